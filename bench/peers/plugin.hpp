@@ -1,0 +1,41 @@
+// What the plugins share: a task is a function that does the work and returns its output.
+#pragma once
+
+#include <exception>
+#include <functional>
+
+#include "octavo/dtype.hpp"
+#include "octavo/sku.hpp"
+#include "peers/peer.h"
+
+#define OCTAVO_PEER_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace octavo::bench {
+
+using Task = std::function<const void*()>;
+using Elementwise = octavo_peer_elementwise;
+
+inline Op op_of(const Elementwise& e) { return static_cast<Op>(e.op); }
+inline DType real_of(const Elementwise& e) { return static_cast<DType>(e.real); }
+inline DType integer_of(const Elementwise& e) { return static_cast<DType>(e.integer); }
+
+// Makes a task that works: what a library refuses, when asked or when first run, it does not have.
+template <Task make(const Elementwise&)>
+void* make_task(const Elementwise* problem) {
+  try {
+    Task task = make(*problem);
+    if (!task || !task()) return nullptr;
+    return new Task(std::move(task));
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+inline const void* run_task(void* task) { return (*static_cast<Task*>(task))(); }
+inline void destroy_task(void* task) { delete static_cast<Task*>(task); }
+
+template <Task make(const Elementwise&)>
+constexpr octavo_peer make_peer(const char* name, const char* version) {
+  return {name, version, make_task<make>, run_task, destroy_task};
+}
+
+}  // namespace octavo::bench

@@ -1,0 +1,73 @@
+// Which kernel a plan chose, and what may be relied on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "octavo/dtype.hpp"
+#include "octavo/stream.hpp"
+
+namespace octavo {
+
+/// Whose rounding is followed where the peers differ.
+enum class Profile : std::uint8_t {
+  torch = 0,  ///< v = x * (1 / scale), as PyTorch computes it
+  onnx = 1,   ///< v = x / scale, as the ONNX standard says it
+};
+[[nodiscard]] std::string_view name(Profile profile) noexcept;
+
+struct PrecisionGuarantee {
+  DType math = DType::f32;                ///< every operation is rounded to this type
+  std::optional<DType> accumulator = {};  ///< of sums; none in elementwise operations
+  bool deterministic = true;              ///< the same call gives the same bits
+  bool bit_stable_same_hardware = true;   ///< whatever the threads and the split
+  bool bit_stable_everywhere = true;      ///< on every target and backend too
+  friend bool operator==(const PrecisionGuarantee&, const PrecisionGuarantee&) = default;
+};
+
+enum class Category : std::uint8_t { elementwise = 0 };
+enum class Op : std::uint8_t {
+  quantize = 0,
+  quantize_backward = 1,
+  dequantize = 2,
+  dequantize_backward = 3,
+  fake_quantize = 4,
+  fake_quantize_backward = 5,
+};
+enum class Layout : std::uint8_t { per_tensor = 0, per_channel = 1, per_token = 2, per_group = 3 };
+enum class Epilogue : std::uint8_t { none = 0 };
+
+[[nodiscard]] std::string_view name(Category category) noexcept;
+[[nodiscard]] std::string_view name(Op op) noexcept;
+[[nodiscard]] std::string_view name(Layout layout) noexcept;
+[[nodiscard]] std::string_view name(Epilogue epilogue) noexcept;
+
+/// The identity of a chosen kernel: what telemetry and tuning key on.
+struct KernelSku {
+  Category category = Category::elementwise;
+  Op op = Op::quantize;
+  DType element = DType::f32;     ///< the float side
+  DType aux_element = DType::s8;  ///< the integer side; the float type again if there is none
+  Layout layout = Layout::per_tensor;
+  Epilogue epilogue = Epilogue::none;
+  Profile profile = Profile::torch;
+  Target target = Target::scalar;
+  Backend backend = Backend::cpu;
+  PrecisionGuarantee guarantee;
+
+  friend bool operator==(const KernelSku&, const KernelSku&) = default;
+};
+
+/// "elementwise.quantize.per_tensor.f32.s8.none.torch.cpu.avx512": stable, one per kernel.
+[[nodiscard]] std::string to_string(const KernelSku& sku);
+
+}  // namespace octavo
+
+template <>
+struct std::hash<octavo::KernelSku> {
+  [[nodiscard]] std::size_t operator()(const octavo::KernelSku& sku) const noexcept;
+};

@@ -1,0 +1,103 @@
+// Where work runs: targets (instruction sets), backends, streams and the workspace lent to them.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace octavo {
+
+/// An instruction set that kernels are written for. x86: scalar < avx2 < avx512 < avx512vnni < amx,
+/// and avxvnni branches off above avx2. Arm: scalar < neon < dotprod < i8mm < sve.
+enum class Target : std::uint8_t {
+  scalar = 0,  ///< the reference; runs everywhere
+  avx2 = 1,    ///< with FMA, F16C and BMI2
+  avxvnni = 2,
+  avx512 = 3,      ///< F, BW, DQ, VL
+  avx512vnni = 4,  ///< as Ice Lake and Zen 4 have it
+  amx = 5,
+  neon = 6,
+  dotprod = 7,
+  i8mm = 8,
+  sve = 9,
+};
+
+inline constexpr int target_count = 10;
+
+[[nodiscard]] std::string_view name(Target target) noexcept;
+[[nodiscard]] std::optional<Target> parse_target(std::string_view wanted) noexcept;
+/// Whether a kernel for `a` uses only what `b` has: the order of the ladder above.
+[[nodiscard]] bool at_or_below(Target a, Target b) noexcept;
+/// What this CPU (and its operating system) offers, `scalar` first.
+[[nodiscard]] std::vector<Target> available_targets();
+[[nodiscard]] bool is_available(Target target) noexcept;
+
+enum class Backend : std::uint8_t { cpu = 0, cuda = 1 };
+[[nodiscard]] std::string_view name(Backend backend) noexcept;
+
+struct CpuOptions {
+  /// How many threads share the work; 0: as many as the machine has cores. Never changes a bit.
+  int threads = 0;
+  /// Use no kernel above this target. Never changes a bit. The environment variable OCTAVO_TARGET
+  /// caps every stream in the same way.
+  std::optional<Target> cap = std::nullopt;
+  /// If set, bit `1 << int(target)` is set for every target whose code really ran.
+  std::atomic<std::uint32_t>* trace = nullptr;
+};
+
+/// A place to run plans. Cheap to copy; copies share their threads. May be used from many threads
+/// at once.
+class Stream {
+ public:
+  [[nodiscard]] static Stream cpu(const CpuOptions& options = {});
+
+  [[nodiscard]] Backend backend() const noexcept { return Backend::cpu; }
+  [[nodiscard]] int threads() const noexcept;
+  [[nodiscard]] const CpuOptions& options() const noexcept;
+
+  struct Impl;
+  [[nodiscard]] Impl& impl() const noexcept { return *impl_; }
+
+ private:
+  explicit Stream(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
+
+/// Scratch memory that the caller lends to `run`: at least `plan.workspace_size()` bytes, aligned
+/// to `workspace_alignment`. Two runs at the same time need two.
+struct Workspace {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+inline constexpr std::size_t workspace_alignment = 64;
+
+/// A Workspace that owns its memory.
+class WorkspaceBuffer {
+ public:
+  explicit WorkspaceBuffer(std::size_t bytes);
+  [[nodiscard]] operator Workspace() const noexcept { return {data_.get(), bytes_}; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const noexcept;
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  std::size_t bytes_;
+};
+
+/// What the caller would like of a plan.
+struct PlanPreference {
+  /// `select` fails rather than choose a kernel that needs more.
+  std::optional<std::size_t> max_workspace_bytes = std::nullopt;
+  /// `select` fails if the stream's backend is another one.
+  std::optional<Backend> backend = std::nullopt;
+  /// Use no kernel above this target: the same rule as a stream's cap, for one plan.
+  std::optional<Target> target = std::nullopt;
+};
+
+}  // namespace octavo

@@ -1,0 +1,56 @@
+// Checking tensors, shared by all plans. A check names the argument, what was expected and what
+// came; it never touches the tensor's memory.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <string>
+
+#include "octavo/result.hpp"
+#include "octavo/stream.hpp"
+#include "octavo/tensor.hpp"
+
+namespace octavo::detail {
+
+std::string to_string(const Shape& shape);
+
+inline Error invalid(const char* argument, const std::string& text) {
+  return {ErrorCode::invalid_problem, argument, fmt::format("{}: {}", argument, text)};
+}
+inline Error unsupported(const char* argument, const std::string& text) {
+  return {ErrorCode::unsupported, argument, fmt::format("{}: {}", argument, text)};
+}
+
+/// The product of the sizes; an error for a rank above 8, a negative size or a product (in bytes of
+/// up to 8 per element) beyond int64.
+Result<std::int64_t> count_elements(const char* argument, const Shape& shape);
+
+/// The bytes from the first to one past the last that a tensor touches; empty if it has no element.
+struct Extent {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  [[nodiscard]] bool overlaps(const Extent& other) const {
+    return begin < other.end && other.begin < end;
+  }
+};
+
+struct Checked {
+  std::int64_t numel = 0;
+  Extent extent;
+};
+
+/// Type, shape, strides, null, alignment and buffer size of a tensor that is read.
+Result<Checked> check_input(const char* argument, const TensorRef& tensor, DType dtype);
+/// The same for one that is written: its last stride is 1, and no two elements share memory.
+Result<Checked> check_output(const char* argument, const TensorMut& tensor, DType dtype);
+/// A contiguous array of `count` elements, of any shape.
+Result<Checked> check_array(const char* argument, const TensorRef& tensor, DType dtype,
+                            std::int64_t count);
+/// The workspace that was lent.
+Status check_workspace(const Workspace& workspace, std::size_t needed);
+
+/// Whether both views have the same strides wherever it matters.
+bool same_strides(const TensorRef& a, const TensorRef& b);
+
+}  // namespace octavo::detail

@@ -1,0 +1,145 @@
+#include "core/target.hpp"
+
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <string>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#else
+#include <sys/auxv.h>
+#endif
+
+namespace octavo {
+namespace {
+
+constexpr std::array<std::string_view, target_count> target_names = {
+    "scalar", "avx2", "avxvnni", "avx512", "avx512vnni", "amx", "neon", "dotprod", "i8mm", "sve"};
+
+constexpr std::uint32_t bit(Target t) { return 1U << static_cast<unsigned>(t); }
+
+#if defined(__x86_64__)
+constexpr bool all(std::uint64_t value, std::initializer_list<int> bits) {
+  for (const int b : bits)
+    if (((value >> b) & 1U) == 0) return false;
+  return true;
+}
+
+std::uint32_t detect() {
+  struct Leaf {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+  };
+  const auto leaf = [](unsigned number, unsigned sub) {
+    Leaf l;
+    __get_cpuid_count(number, sub, &l.a, &l.b, &l.c, &l.d);
+    return l;
+  };
+  std::uint32_t found = bit(Target::scalar);
+  const Leaf one = leaf(1, 0);
+  if (!all(one.c, {12, 27, 28, 29})) return found;  // FMA, OSXSAVE, AVX, F16C
+  unsigned low = 0;
+  unsigned high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  const std::uint64_t state = (std::uint64_t{high} << 32U) | low;  // what the system saves
+  const Leaf seven = leaf(7, 0);
+  const Leaf seven1 = seven.a >= 1 ? leaf(7, 1) : Leaf{};
+  if (!all(state, {1, 2}) || !all(seven.b, {3, 5, 8})) return found;  // BMI1, AVX2, BMI2
+  found |= bit(Target::avx2);
+  if (all(seven1.a, {4})) found |= bit(Target::avxvnni);
+  if (!all(state, {5, 6, 7}) || !all(seven.b, {16, 17, 30, 31})) return found;  // F, DQ, BW, VL
+  found |= bit(Target::avx512);
+  if (!all(seven.c, {11})) return found;
+  found |= bit(Target::avx512vnni);
+  if (all(state, {17, 18}) && all(seven.d, {24, 25})) found |= bit(Target::amx);
+  return found;
+}
+#else
+std::uint32_t detect() {
+  const unsigned long caps = getauxval(AT_HWCAP);
+  const unsigned long caps2 = getauxval(AT_HWCAP2);
+  std::uint32_t found = bit(Target::scalar);
+  if ((caps >> 1U) & 1U) found |= bit(Target::neon);
+  if ((caps >> 20U) & 1U) found |= bit(Target::dotprod);
+  if ((caps2 >> 13U) & 1U) found |= bit(Target::i8mm);
+  if ((caps >> 22U) & 1U) found |= bit(Target::sve);
+  return found;
+}
+#endif
+
+std::uint32_t detected() {
+  static const std::uint32_t found = detect();
+  return found;
+}
+
+std::string list_available() {
+  std::string list;
+  for (const Target t : available_targets()) {
+    if (!list.empty()) list += ", ";
+    list += name(t);
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string_view name(Target target) noexcept {
+  const auto i = static_cast<std::size_t>(target);
+  return i < target_names.size() ? target_names[i] : "unknown";
+}
+
+std::optional<Target> parse_target(std::string_view wanted) noexcept {
+  for (std::size_t i = 0; i < target_names.size(); ++i)
+    if (target_names[i] == wanted) return static_cast<Target>(i);
+  return std::nullopt;
+}
+
+bool at_or_below(Target a, Target b) noexcept {
+  if (a == b || a == Target::scalar) return true;
+  if ((a >= Target::neon) != (b >= Target::neon)) return false;
+  if (a == Target::avxvnni) return false;  // nothing above it needs it
+  if (b == Target::avxvnni) return a == Target::avx2;
+  return a < b;
+}
+
+std::vector<Target> available_targets() {
+  std::vector<Target> targets;
+  for (int i = 0; i < target_count; ++i)
+    if (is_available(static_cast<Target>(i))) targets.push_back(static_cast<Target>(i));
+  return targets;
+}
+
+bool is_available(Target target) noexcept { return (detected() & bit(target)) != 0; }
+
+std::string_view name(Backend backend) noexcept { return backend == Backend::cpu ? "cpu" : "cuda"; }
+
+namespace detail {
+
+Result<std::uint32_t> allowed_targets(const Stream& stream, const PlanPreference& preference) {
+  std::uint32_t allowed = detected();
+  const auto apply = [&](const char* argument, Target cap) -> Status {
+    if (static_cast<int>(cap) >= target_count || !is_available(cap))
+      return Error(ErrorCode::unsupported, argument,
+                   fmt::format("{}: expected a target that this CPU has ({}), got {}", argument,
+                               list_available(), name(cap)));
+    for (int i = 0; i < target_count; ++i)
+      if (!at_or_below(static_cast<Target>(i), cap)) allowed &= ~(1U << i);
+    return {};
+  };
+  if (stream.options().cap)
+    if (Status s = apply("cap", *stream.options().cap); !s) return s.error();
+  if (preference.target)
+    if (Status s = apply("target", *preference.target); !s) return s.error();
+  if (const char* wanted = std::getenv("OCTAVO_TARGET"); wanted != nullptr && *wanted != '\0') {
+    const std::optional<Target> target = parse_target(wanted);
+    if (!target)
+      return Error(ErrorCode::unsupported, "OCTAVO_TARGET",
+                   fmt::format("OCTAVO_TARGET: expected a target that this CPU has ({}), got '{}'",
+                               list_available(), wanted));
+    if (Status s = apply("OCTAVO_TARGET", *target); !s) return s.error();
+  }
+  return allowed;
+}
+
+}  // namespace detail
+}  // namespace octavo

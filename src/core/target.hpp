@@ -1,0 +1,24 @@
+// Choosing a target at run time.
+#pragma once
+
+#include <array>
+
+#include "octavo/result.hpp"
+#include "octavo/stream.hpp"
+
+namespace octavo::detail {
+
+// Best first, the reference last.
+inline constexpr std::array target_order = {
+#if defined(__x86_64__)
+    Target::amx,   Target::avx512vnni, Target::avx512, Target::avxvnni, Target::avx2,
+#else
+    Target::sve, Target::i8mm, Target::dotprod, Target::neon,
+#endif
+    Target::scalar};
+
+// What `stream`, `preference` and OCTAVO_TARGET allow together, as a set of bits 1 << int(target)
+// that this CPU has; or why one of them cannot be honoured.
+Result<std::uint32_t> allowed_targets(const Stream& stream, const PlanPreference& preference);
+
+}  // namespace octavo::detail

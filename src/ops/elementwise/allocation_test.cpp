@@ -1,0 +1,142 @@
+// `run` allocates nothing once it is warm. An executable of its own: it replaces the allocator by
+// one that counts. What oneTBB takes from an allocator of its own is not seen.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "ops/elementwise/testing_checks.hpp"
+#include "ops/elementwise/testing_placed.hpp"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define OCTAVO_COUNTS 0
+#elif defined(__has_feature)
+#define OCTAVO_COUNTS (!__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer))
+#else
+#define OCTAVO_COUNTS 1
+#endif
+#if !defined(__GLIBC__)
+#undef OCTAVO_COUNTS
+#define OCTAVO_COUNTS 0
+#endif
+
+namespace {
+std::atomic<std::int64_t> allocations{0};
+}  // namespace
+
+#if OCTAVO_COUNTS
+// NOLINTBEGIN(bugprone-reserved-identifier): GNU libc's names for what is replaced here.
+// Everything that asks the C library for memory ends in one of these, operator new too.
+extern "C" {
+void* __libc_malloc(std::size_t bytes);
+void* __libc_calloc(std::size_t count, std::size_t bytes);
+void* __libc_realloc(void* data, std::size_t bytes);
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+
+#pragma GCC visibility push(default)
+void* malloc(std::size_t bytes) noexcept {
+  ++allocations;
+  return __libc_malloc(bytes);
+}
+void* calloc(std::size_t count, std::size_t bytes) noexcept {
+  ++allocations;
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* data, std::size_t bytes) noexcept {
+  ++allocations;
+  return __libc_realloc(data, bytes);
+}
+void* memalign(std::size_t alignment, std::size_t bytes) noexcept {
+  ++allocations;
+  return __libc_memalign(alignment, bytes);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
+  ++allocations;
+  return __libc_memalign(alignment, bytes);
+}
+int posix_memalign(void** data, std::size_t alignment, std::size_t bytes) noexcept {
+  ++allocations;
+  *data = __libc_memalign(alignment, bytes);
+  return *data == nullptr ? ENOMEM : 0;
+}
+#pragma GCC visibility pop
+}
+// NOLINTEND(bugprone-reserved-identifier)
+#endif
+
+namespace octavo::testing {
+namespace {
+
+class Allocation : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!OCTAVO_COUNTS) GTEST_SKIP() << "allocations cannot be counted under this sanitizer";
+  }
+};
+
+TEST_F(Allocation, IsCounted) {
+  const std::int64_t before = allocations;
+  ::operator delete(::operator new(100));
+  ::operator delete (::operator new (100, std::align_val_t{64}), std::align_val_t{64});
+  EXPECT_EQ(allocations - before, 2);
+}
+
+/// How often `run` allocated, after a warm-up.
+std::int64_t count(const Stream& stream, const Problem& p, int warm_up, int times,
+                   bool every_second_element = false) {
+  const Operands o = make_operands(p, ordinary, 1);
+  Bytes output(static_cast<std::size_t>(output_bytes(p)));
+  Call call = call_of(o, output.data());
+  const std::int64_t n = numel(p.shape);
+  Bytes wide(static_cast<std::size_t>(2 * n) * 8);
+  if (every_second_element) {
+    call.input = {wide.data(), input_type(p), {n}, {2}};
+    call.grad = {wide.data(), p.element, {n}, {2}};
+    call.output = {output.data(), output_type(p), {n}};
+  }
+  const auto plan = select_plan(stream, p);
+  EXPECT_TRUE(plan);
+  const WorkspaceBuffer workspace((*plan)->workspace_size());
+  bool fine = true;
+  for (int i = 0; i < warm_up; ++i) fine &= (*plan)->run(stream, workspace, call).has_value();
+  const std::int64_t before = allocations;
+  for (int i = 0; i < times; ++i) fine &= (*plan)->run(stream, workspace, call).has_value();
+  const std::int64_t after = allocations;
+  EXPECT_TRUE(fine);
+  return after - before;
+}
+
+TEST_F(Allocation, NoneOnOneThread) {
+  const Stream stream = Stream::cpu({.threads = 1});
+  for_each_kind([&](const Kind& kind) {
+    Problem p = problem_on(kind, {30, 135});
+    EXPECT_EQ(count(stream, p, 1, 5), 0) << title(p);
+    if (kind.layout == Layout::per_tensor) {
+      if (is_packed(input_type(p))) return;
+      EXPECT_EQ(count(stream, p, 1, 5, true), 0) << title(p) << ", strided";
+    } else {
+      p.scale_type = kind.element == DType::f64 ? DType::f32 : DType::f64;
+      EXPECT_EQ(count(stream, p, 1, 5), 0) << title(p) << ", with a workspace";
+    }
+  });
+}
+
+TEST_F(Allocation, NoneOnTwoThreads) {
+#if defined(OCTAVO_STD_THREADS)
+  GTEST_SKIP() << "std::thread allocates";
+#endif
+  const ManyThreads many;
+  const Stream stream = Stream::cpu({.threads = 2});
+  for (const Op op : all_ops)
+    for (const Layout layout : all_layouts) {
+      const Problem p = problem_on({.op = op, .layout = layout}, {600, 513});
+      EXPECT_EQ(count(stream, p, 20, 20), 0) << title(p);
+    }
+}
+
+}  // namespace
+}  // namespace octavo::testing

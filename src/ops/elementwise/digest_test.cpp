@@ -1,0 +1,129 @@
+// One digest per operation, types and profile, the same on every machine, target and thread count:
+// tests/digests.txt. The oracle must give it too, so the file is the contract's, not a kernel's.
+//
+// OCTAVO_WRITE_DIGESTS=<path> makes Digest.Oracle write the file anew.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iomanip>
+#include <map>
+
+#include "ops/elementwise/testing_checks.hpp"
+
+namespace octavo::testing {
+namespace {
+
+struct DataCase {
+  Layout layout;
+  Shape shape;
+  int axis;
+  std::int64_t group_size;
+  Parameters parameters;
+};
+
+/// Every layout with ordinary parameters, so that the vector kernels run, and with extreme ones;
+/// one case is long enough to be shared by several threads.
+const std::vector<DataCase>& data_cases() {
+  static const Parameters ordinary{{0.1, 0.05, 1, 3, 0x1p-7, 255.5, 1e-5},
+                                   {0, 3, -5, 127, -128, 255, 128, -77, 1000, 7, -999}};
+  static const Parameters extreme{
+      {0x1p-126, 0x1.8p-127, 0x1p-100, 1e-30, 1, 0x1p100, 1e30, 0x1.fffffep127, 0.1},
+      {0, INT32_MIN, INT32_MAX, (1 << 24) + 1, -(1 << 24) - 1, 1 << 30, 3, (1 << 23) + 1}};
+  static const std::vector<DataCase> cases{
+      {Layout::per_tensor, {70001}, 0, 0, {{0.05}, {3}}},
+      {Layout::per_tensor, {4099}, 0, 0, {{0.1}, {-128}}},
+      {Layout::per_tensor, {1025}, 0, 0, {{0x1p-126}, {0}}},
+      {Layout::per_tensor, {1025}, 0, 0, {{0x1.fffffep127}, {1}}},
+      {Layout::per_tensor, {1025}, 0, 0, {{3}, {(1 << 24) + 1}}},
+      {Layout::per_channel, {37, 129}, 1, 0, ordinary},
+      {Layout::per_channel, {5, 33, 19}, 1, 0, ordinary},
+      {Layout::per_channel, {37, 31}, 1, 0, extreme},
+      {Layout::per_token, {41, 67}, 0, 0, ordinary},
+      {Layout::per_token, {72, 9}, 0, 0, extreme},
+      {Layout::per_group, {13, 192}, 0, 32, ordinary},
+      {Layout::per_group, {9, 24}, 0, 3, extreme},
+  };
+  return cases;
+}
+
+std::vector<Operands> operands_of(Kind kind) {
+  std::vector<Operands> all;
+  for (const DataCase& c : data_cases()) {
+    kind.layout = c.layout;
+    all.push_back(make_operands(problem_of(kind, c.shape, c.axis, c.group_size), c.parameters,
+                                all.size() + 1));
+  }
+  return all;
+}
+
+std::vector<Kind> all_kinds() {
+  std::vector<Kind> kinds;
+  for (const Op op : all_ops)
+    for (const Kind& kind : kinds_of(op, Layout::per_tensor)) kinds.push_back(kind);
+  return kinds;
+}
+
+using Digests = std::map<std::string, std::string>;
+
+std::string hex(const Digest& digest) {
+  std::ostringstream text;
+  text << std::hex << std::setfill('0') << std::setw(16) << digest.value();
+  return text.str();
+}
+
+Digests read_digests() {
+  Digests digests;
+  std::ifstream file(OCTAVO_DIGESTS);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t equals = line.find(" = ");
+    if (equals != std::string::npos) digests[line.substr(0, equals)] = line.substr(equals + 3);
+  }
+  return digests;
+}
+
+TEST(Digest, Oracle) {
+  Digests digests;
+  for (const Kind& kind : all_kinds()) {
+    Digest digest;
+    for (const Operands& o : operands_of(kind)) digest.add(expected(o));
+    digests[digest_name(kind)] = hex(digest);
+  }
+  if (const char* path = std::getenv("OCTAVO_WRITE_DIGESTS")) {
+    std::ofstream file(path);
+    for (const auto& [key, value] : digests) file << key << " = " << value << '\n';
+    ASSERT_TRUE(file.good()) << path;
+    return;
+  }
+  EXPECT_EQ(digests, read_digests());
+}
+
+class TargetDigest : public ::testing::TestWithParam<TargetAndOp> {};
+
+TEST_P(TargetDigest, AllThreadCounts) {
+  const auto [target, op] = GetParam();
+  const Digests recorded = read_digests();
+  const Streams streams(target);
+  for (const Kind& kind : kinds_of(op, Layout::per_tensor)) {
+    const std::string key = digest_name(kind);
+    ASSERT_TRUE(recorded.contains(key)) << key << " is not in " << OCTAVO_DIGESTS;
+    const std::vector<Operands> all = operands_of(kind);
+    for (const Stream& stream : streams) {
+      Digest digest;
+      for (const Operands& o : all) {
+        Bytes output(static_cast<std::size_t>(output_bytes(o.problem)));
+        const Status status = run(stream, o.problem, pointers_of(o, output.data()));
+        ASSERT_TRUE(status) << key << ": " << status.error().message();
+        digest.add(output);
+      }
+      EXPECT_EQ(hex(digest), recorded.at(key))
+          << key << " on " << name(target) << ", " << stream.threads() << " threads";
+    }
+    EXPECT_NE(streams.take_trace() & 1U << static_cast<int>(target), 0U) << key;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TargetDigest, ::testing::ValuesIn(tested([](Op) { return true; })),
+                         test_name);
+
+}  // namespace
+}  // namespace octavo::testing

@@ -1,0 +1,181 @@
+#include "ops/elementwise/driver.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/parallel.hpp"
+
+namespace octavo::detail {
+namespace {
+
+// Below this many elements per thread, waking another one costs more than it saves.
+constexpr std::int64_t elements_per_thread = 1 << 16;
+// From here on the output does not fit the caches, and reading it before overwriting it is waste.
+constexpr std::int64_t stream_bytes = 8 << 20;
+// Threads part at multiples of this within a row: whole cache lines of every type, whole bytes of
+// packed ones.
+constexpr std::int64_t row_grain = 128;
+
+// A place between two elements: before column `column` of row `row`.
+struct Cut {
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+};
+
+Cut cut_at(const Iteration& it, int part, int parts) {
+  const std::int64_t length = it.length();
+  const std::int64_t total = it.rows * length;
+  if (part == parts) return {it.rows, 0};
+  const std::int64_t element = total / parts * part + std::min<std::int64_t>(part, total % parts);
+  if (it.rows_per_cut > 1) return {element / length / it.rows_per_cut * it.rows_per_cut, 0};
+  return {element / length, element % length / row_grain * row_grain};
+}
+
+// An input whose elements are not consecutive is gathered, piece by piece, on the stack.
+constexpr std::int64_t piece = 1024;
+struct alignas(64) Piece {
+  unsigned char bytes[static_cast<std::size_t>(piece) * 8];
+};
+
+template <class T>
+void gather_as(const void* from, std::int64_t at, std::int64_t stride, std::int64_t n, void* to) {
+  const auto* source = static_cast<const unsigned char*>(from);
+  for (std::int64_t i = 0; i < n; ++i)
+    std::memcpy(static_cast<T*>(to) + i,
+                source + (at + i * stride) * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+}
+
+void gather(DType type, const void* from, std::int64_t at, std::int64_t stride, std::int64_t n,
+            void* to) {
+  switch (bits(type)) {
+    case 64:
+      return gather_as<std::uint64_t>(from, at, stride, n, to);
+    case 32:
+      return gather_as<std::uint32_t>(from, at, stride, n, to);
+    case 16:
+      return gather_as<std::uint16_t>(from, at, stride, n, to);
+    default:
+      return gather_as<std::uint8_t>(from, at, stride, n, to);
+  }
+}
+
+Target run_gathered(const Work& work, KernelCall call) {
+  const auto& inner = work.iteration.inner().stride;
+  Piece input;
+  Piece grad;
+  KernelCall part = call;
+  part.count = 1;
+  Target ran = Target::scalar;
+  const std::size_t scale_bytes = static_cast<std::size_t>(
+      bits(compute_type(is_float(work.output_type) ? work.output_type : work.input_type)) / 8);
+  for (std::int64_t run = 0; run < call.count; ++run)
+    for (std::int64_t i = 0; i < call.length; i += piece) {
+      part.length = std::min(piece, call.length - i);
+      const auto source = [&](const void* data, DType type, std::int64_t at, std::int64_t stride,
+                              Piece& buffer, const void*& to, std::int64_t& to_at) {
+        to = data;
+        to_at = at + i * stride;
+        if (data == nullptr || stride == 1) return;
+        gather(type, data, to_at, stride, part.length, buffer.bytes);
+        to = buffer.bytes;
+        to_at = 0;
+      };
+      source(call.input, work.input_type, call.input_at + run * call.input_step, inner[op_input],
+             input, part.input, part.input_at);
+      source(call.grad, work.grad_type, call.grad_at + run * call.grad_step, inner[op_grad], grad,
+             part.grad, part.grad_at);
+      part.output_at = call.output_at + run * call.output_step + i;
+      const std::int64_t parameter = run * call.param_step + (work.iteration.per_lane ? i : 0);
+      part.scale = static_cast<const unsigned char*>(call.scale) +
+                   static_cast<std::size_t>(parameter) * scale_bytes;
+      part.zero_point = call.zero_point == nullptr ? nullptr : call.zero_point + parameter;
+      ran = work.kernel(part);
+    }
+  return ran;
+}
+
+class Part {
+ public:
+  Part(const Work& work, bool stream_stores) : work_(work), it_(work.iteration) {
+    stream_ = stream_stores;
+    const auto& inner = it_.inner().stride;
+    const auto consecutive = [&](const void* data, Operand o) {
+      return data == nullptr || it_.length() == 1 || inner[o] == 1;
+    };
+    gathered_ = !consecutive(work.call.input, op_input) || !consecutive(work.call.grad, op_grad);
+    const bool f64 = work.output_type == DType::f64 || work.input_type == DType::f64;
+    scale_bytes_ = f64 ? 8 : 4;
+  }
+
+  // Runs from `from` to `to`; returns the bits of the targets that ran.
+  std::uint32_t run(Cut from, const Cut& to) {
+    while (from.row < to.row || (from.row == to.row && from.column < to.column)) {
+      const std::int64_t end = from.row == to.row ? to.column : it_.length();
+      std::int64_t count = 1;
+      if (from.column == 0 && end == it_.length() && it_.rank > 1) {
+        const std::int64_t size = it_.dims[static_cast<std::size_t>(it_.rank - 2)].size;
+        count = std::min(size - from.row % size, to.row - from.row);
+      }
+      call(from, end, count);
+      from = {from.row + count, 0};
+      if (end != it_.length()) break;
+    }
+    return ran_;
+  }
+
+ private:
+  void call(const Cut& from, std::int64_t end, std::int64_t count) {
+    std::array<std::int64_t, operand_count> at{};
+    std::int64_t rest = from.row;
+    for (int i = it_.rank - 2; i >= 0; --i) {
+      const Iteration::Dim& dim = it_.dims[static_cast<std::size_t>(i)];
+      for (std::size_t o = 0; o < operand_count; ++o) at[o] += rest % dim.size * dim.stride[o];
+      rest /= dim.size;
+    }
+    for (std::size_t o = 0; o < operand_count; ++o) at[o] += from.column * it_.inner().stride[o];
+    KernelCall c = work_.call;
+    c.input_at = at[op_input];
+    c.grad_at = at[op_grad];
+    c.output_at = at[op_output];
+    c.count = count;
+    c.length = end - from.column;
+    c.scale = static_cast<const unsigned char*>(c.scale) + at[op_params] * scale_bytes_;
+    if (c.zero_point != nullptr) c.zero_point += at[op_params];
+    c.stream_stores = stream_;
+    if (it_.rank > 1) {
+      const auto& step = it_.dims[static_cast<std::size_t>(it_.rank - 2)].stride;
+      c.input_step = step[op_input];
+      c.grad_step = step[op_grad];
+      c.output_step = step[op_output];
+      c.param_step = step[op_params];
+    }
+    const Target ran = gathered_ ? run_gathered(work_, c) : work_.kernel(c);
+    ran_ |= 1U << static_cast<unsigned>(ran);
+  }
+
+  const Work& work_;
+  const Iteration& it_;
+  std::int64_t scale_bytes_ = 4;
+  bool gathered_ = false;
+  bool stream_ = false;
+  std::uint32_t ran_ = 0;
+};
+
+}  // namespace
+
+void execute(const Stream& stream, const Work& work) {
+  const Iteration& it = work.iteration;
+  const std::int64_t total = it.rows * it.length();
+  const int parts =
+      static_cast<int>(std::clamp<std::int64_t>(total / elements_per_thread, 1, stream.threads()));
+  const bool in_place = work.call.output == work.call.input || work.call.output == work.call.grad;
+  const bool stream_stores = !in_place && bytes_for(work.output_type, total) >= stream_bytes;
+  parallel(stream, parts, [&](int part) {
+    const std::uint32_t ran =
+        Part(work, stream_stores).run(cut_at(it, part, parts), cut_at(it, part + 1, parts));
+    if (stream.options().trace != nullptr)
+      stream.options().trace->fetch_or(ran, std::memory_order_relaxed);
+  });
+}
+
+}  // namespace octavo::detail

@@ -1,0 +1,20 @@
+// Splits checked work over threads and hands runs to a kernel.
+#pragma once
+
+#include "ops/elementwise/iteration.hpp"
+#include "ops/elementwise/kernels.hpp"
+
+namespace octavo::detail {
+
+struct Work {
+  Iteration iteration;
+  KernelFunction kernel = nullptr;
+  KernelCall call;  // pointers and parameters of the whole; offsets are filled in per call
+  DType input_type = DType::f32;
+  DType grad_type = DType::f32;
+  DType output_type = DType::f32;
+};
+
+void execute(const Stream& stream, const Work& work);
+
+}  // namespace octavo::detail

@@ -1,0 +1,61 @@
+// What a kernel of the elementwise family is, and where to find one.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/elementwise.hpp"
+
+namespace octavo::detail {
+
+/// One call: `count` runs of `length` consecutive elements. A kernel never sees a granularity, only
+/// runs whose parameters are uniform (one scale and zero point each) or per lane (one for each
+/// element). Kernels are stateless; they return the target they were compiled for.
+struct KernelCall {
+  const void* input = nullptr;  // x, or q of a dequantize; unused by dequantize_backward
+  const void* grad = nullptr;   // dy of the backward passes
+  void* output = nullptr;
+
+  // Where the first run starts and how far apart runs are, in elements. On packed tensors these are
+  // even, but for the reference kernels.
+  std::int64_t input_at = 0, grad_at = 0, output_at = 0;
+  std::int64_t input_step = 0, grad_step = 0, output_step = 0;
+  std::int64_t count = 0;
+  std::int64_t length = 0;
+
+  const void* scale = nullptr;               // of the first run, in the compute type
+  const std::int32_t* zero_point = nullptr;  // null: all 0
+  std::int64_t param_step = 0;               // parameters between runs
+  IntRange range;
+  Profile profile = Profile::torch;
+  bool stream_stores = false;  // write past the caches
+};
+
+struct KernelKey {
+  Op op = Op::quantize;
+  DType element = DType::f32;
+  DType integer = DType::s8;  // of quantize and dequantize
+  bool per_lane = false;
+};
+
+/// The kernel for `key`, or null where the target has none. Defined per target, in the files that
+/// are compiled for it.
+template <Target target>
+KernelFunction find_quantize(const KernelKey& key);
+template <Target target>
+KernelFunction find_dequantize(const KernelKey& key);
+template <Target target>
+KernelFunction find_fake_quantize(const KernelKey& key);
+
+KernelFunction find_reference(const KernelKey& key);
+
+KernelFunction find_kernel(Target target, const KernelKey& key);
+
+/// What SIMD kernels are exact for; beyond it the reference runs.
+/// Quantize adds the zero point to values clamped to +-2^14 and saturates to 16 bits.
+inline constexpr std::int64_t max_simd_quantize_zero_point = std::int64_t{1} << 13;
+/// Bounds q_min - zp and q_max - zp must be exact in f32.
+inline constexpr std::int64_t max_simd_bound = std::int64_t{1} << 23;
+/// Dequantize subtracts in 32 bits.
+inline constexpr std::int64_t max_simd_dequantize_zero_point = std::int64_t{1} << 30;
+
+}  // namespace octavo::detail

@@ -1,0 +1,36 @@
+// Scales and zero points, as given and as kernels want them.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/elementwise.hpp"
+
+namespace octavo::detail {
+
+struct Parameters {
+  // As given.
+  Op op = Op::quantize;
+  DType compute = DType::f32;
+  DType scale_type = DType::f32;
+  IntRange range;
+  bool divides = true;  // quantize, fake-quantize: scales must be divisors, else only finite
+  std::int64_t count = 1;
+  const void* scales = nullptr;  // null: the scalars
+  double scalar_scale = 1;
+  std::int32_t scalar_zero_point = 0;
+  const std::int32_t* zero_points = nullptr;  // null: all 0 (set to the scalar by prepare)
+
+  // As kernels want them.
+  const void* prepared_scales = nullptr;  // in the compute type
+  bool beyond_simd = false;               // some zero point or bound needs the reference
+
+  float scalar_f32 = 1;
+  double scalar_f64 = 1;
+};
+
+/// Rounds scales to the compute type (into `workspace`, where they are of another), refuses bad
+/// ones by index, and looks whether the SIMD kernels are exact for the zero points. A null
+/// workspace only checks.
+Status prepare(Parameters& parameters, void* workspace);
+
+}  // namespace octavo::detail

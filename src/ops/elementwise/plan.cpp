@@ -1,0 +1,324 @@
+// The plan behind the elementwise family: select, check, run.
+#include <algorithm>
+#include <bit>
+
+#include "core/check.hpp"
+#include "core/target.hpp"
+#include "octavo/elementwise.hpp"
+#include "ops/elementwise/driver.hpp"
+#include "ops/elementwise/kernels.hpp"
+#include "ops/elementwise/parameters.hpp"
+
+namespace octavo::detail {
+namespace {
+
+bool is_backward(Op op) {
+  return op == Op::quantize_backward || op == Op::dequantize_backward ||
+         op == Op::fake_quantize_backward;
+}
+
+// The names of a problem's fields in the public descriptors and arguments.
+const char* element_name(const ElementwiseProblem& p) {
+  if (!p.has_integer) return "element";
+  return p.has_range ? "input" : "output";
+}
+const char* output_name(Op op) { return is_backward(op) ? "grad_input" : "output"; }
+
+Status check_types(const ElementwiseProblem& p) {
+  if (!is_float(p.element))
+    return unsupported(element_name(p),
+                       fmt::format("expected f32, f64, f16 or bf16, got {}", name(p.element)));
+  if (p.has_integer && !is_quantized(p.integer))
+    return unsupported(p.has_range ? "output" : "input",
+                       fmt::format("expected s8, u8, s4 or u4, got {}", name(p.integer)));
+  if (p.scale_type && !is_float(*p.scale_type))
+    return unsupported("scale_type",
+                       fmt::format("expected f32, f64, f16 or bf16, got {}", name(*p.scale_type)));
+  if (p.profile != Profile::torch && p.profile != Profile::onnx)
+    return unsupported("profile",
+                       fmt::format("expected torch or onnx, got {}", static_cast<int>(p.profile)));
+  return {};
+}
+
+Result<IntRange> check_range(const ElementwiseProblem& p) {
+  if (!p.has_range) return IntRange{};
+  const IntRange storage = storage_range(p.has_integer ? p.integer : DType::s32);
+  const IntRange range{p.q_min.value_or(storage.min), p.q_max.value_or(storage.max)};
+  if (range.min > range.max)
+    return invalid("q_max", fmt::format("expected at least q_min, got q_min {} and q_max {}",
+                                        range.min, range.max));
+  const auto outside = [&](const char* argument, std::int32_t q) {
+    return invalid(argument, fmt::format("expected a value that {} holds, {} to {}, got {}",
+                                         name(p.integer), storage.min, storage.max, q));
+  };
+  if (range.min < storage.min) return outside("q_min", range.min);
+  if (range.max > storage.max) return outside("q_max", range.max);
+  return range;
+}
+
+// Elements and scales of the problem.
+struct Sizes {
+  std::int64_t numel = 0;
+  std::int64_t scales = 1;
+};
+
+Result<Sizes> check_sizes(const ElementwiseProblem& p) {
+  static constexpr const char* fields[][2] = {
+      {"numel", "numel"}, {"shape", "shape"}, {"tokens", "hidden"}, {"rows", "cols"}};
+  const auto& field = fields[static_cast<std::size_t>(p.layout)];
+  if (p.layout != Layout::per_channel)
+    for (int i = 0; i < p.shape.rank(); ++i)
+      if (p.shape[i] < 0)
+        return invalid(field[i], fmt::format("expected 0 or more, got {}", p.shape[i]));
+  const Result<std::int64_t> numel = count_elements(field[0], p.shape);
+  if (!numel) return numel.error();
+  Sizes sizes{*numel, 1};
+  const int rank = p.shape.rank();
+  switch (p.layout) {
+    case Layout::per_tensor:
+      break;
+    case Layout::per_token:
+      sizes.scales = p.shape[0];
+      break;
+    case Layout::per_channel:
+      if (p.axis < -rank || p.axis >= rank)
+        return invalid("axis", fmt::format("expected an axis of shape {}, {} to {}, got {}",
+                                           to_string(p.shape), -rank, rank - 1, p.axis));
+      sizes.scales = p.shape[p.axis < 0 ? p.axis + rank : p.axis];
+      break;
+    case Layout::per_group: {
+      if (p.group_size <= 0 || p.shape[1] % p.group_size != 0)
+        return invalid("group_size", fmt::format("expected a divisor of cols ({}), got {}; pad the "
+                                                 "rows or choose another size",
+                                                 p.shape[1], p.group_size));
+      const Result<std::int64_t> scales =
+          count_elements("rows", {p.shape[0], p.shape[1] / p.group_size});
+      if (!scales) return scales.error();
+      sizes.scales = *scales;
+      break;
+    }
+  }
+  // Not bounded by numel when the other sizes are 0.
+  const Result<std::int64_t> bounded = count_elements(field[0], {sizes.scales});
+  if (!bounded) return bounded.error();
+  return sizes;
+}
+
+// The shape of an argument, against the descriptor: channel as it is; the others in any shape that
+// has the descriptor's rows.
+Status check_shape(const char* argument, const ElementwiseProblem& p, const Shape& shape,
+                   std::int64_t numel) {
+  const auto mismatch = [&](const std::string& expected) {
+    return invalid(argument, fmt::format("expected {}, as the plan was made for, got {}", expected,
+                                         to_string(shape)));
+  };
+  const std::int64_t last = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
+  switch (p.layout) {
+    case Layout::per_tensor:
+      if (numel != p.shape[0]) return mismatch(fmt::format("a shape of {} elements", p.shape[0]));
+      break;
+    case Layout::per_channel:
+      if (!(shape == p.shape)) return mismatch(fmt::format("shape {}", to_string(p.shape)));
+      break;
+    case Layout::per_token:
+    case Layout::per_group: {
+      std::int64_t rows = 1;
+      for (int i = 0; i + 1 < shape.rank(); ++i) rows *= shape[i];
+      if (shape.rank() < 1 || last != p.shape[1] || rows != p.shape[0])
+        return mismatch(fmt::format("a shape [..., {}] with {} rows", p.shape[1], p.shape[0]));
+      break;
+    }
+  }
+  return {};
+}
+
+// The workspace is written before anything else: it must not be an argument.
+Status check_apart(const Workspace& workspace, std::size_t needed, const ElementwiseArgs& args) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(workspace.data);
+  const Extent extent{begin, begin + needed};
+  const auto apart = [&](const auto* t) {
+    if (t == nullptr) return true;
+    const Result<Checked> checked = check_input("", TensorRef(*t), t->dtype);
+    return !checked || !checked->extent.overlaps(extent);
+  };
+  if (apart(args.input) && apart(args.grad) && apart(args.output) && apart(args.scales) &&
+      apart(args.zero_points))
+    return {};
+  return invalid("workspace", "expected memory apart from every argument, got an overlap");
+}
+
+}  // namespace
+
+// Everything about the arguments but the values of scales and zero points.
+struct ElementwiseAccess {
+  static Status check_tensors(const ElementwisePlan& plan, const ElementwiseArgs& args) {
+    const ElementwiseProblem& p = plan.problem_;
+    const char* out_name = output_name(p.op);
+    const DType in_type = p.op == Op::dequantize ? p.integer : p.element;
+    const DType out_type = p.op == Op::quantize ? p.integer : p.element;
+
+    const Result<Checked> out = check_output(out_name, *args.output, out_type);
+    if (!out) return out.error();
+    if (Status s = check_shape(out_name, p, args.output->shape, out->numel); !s) return s;
+
+    const auto check_read = [&](const char* argument, const TensorRef& t, DType type) -> Status {
+      const Result<Checked> in = check_input(argument, t, type);
+      if (!in) return in.error();
+      if (!(t.shape == args.output->shape))
+        return invalid(argument, fmt::format("expected the shape of {}, {}, got {}", out_name,
+                                             to_string(args.output->shape), to_string(t.shape)));
+      if (!in->extent.overlaps(out->extent)) return {};
+      const bool in_place = t.data == args.output->data && bits(type) == bits(out_type) &&
+                            same_strides(t, *args.output);
+      if (in_place) return {};
+      return invalid(out_name,
+                     fmt::format("expected memory apart from {}, or exactly the same (pointer, "
+                                 "element size and strides), got an overlap",
+                                 argument));
+    };
+    if (args.input != nullptr)
+      if (Status s = check_read("input", *args.input, in_type); !s) return s;
+    if (args.grad != nullptr)
+      if (Status s = check_read("grad_output", *args.grad, p.element); !s) return s;
+
+    if (args.scales == nullptr) return {};
+    const auto check_parameters = [&](const char* argument, const TensorRef& t,
+                                      DType type) -> Status {
+      const Result<Checked> in = check_array(argument, t, type, plan.scales_);
+      if (!in) return in.error();
+      if (in->extent.overlaps(out->extent))
+        return invalid(out_name,
+                       fmt::format("expected memory apart from {}, got an overlap", argument));
+      return {};
+    };
+    if (args.scales->dtype != plan.scale_type_)
+      return unsupported("scales", fmt::format("expected {}, as the plan was made for, got {}; set "
+                                               "scale_type in the descriptor",
+                                               name(plan.scale_type_), name(args.scales->dtype)));
+    if (Status s = check_parameters("scales", *args.scales, plan.scale_type_); !s) return s;
+    if (!has_zero_points(args)) return {};
+    return check_parameters("zero_points", *args.zero_points, DType::s32);
+  }
+
+  static Parameters parameters(const ElementwisePlan& plan, const ElementwiseArgs& args) {
+    Parameters p;
+    p.op = plan.problem_.op;
+    p.compute = compute_type(plan.problem_.element);
+    p.scale_type = plan.scale_type_;
+    p.range = plan.range_;
+    p.count = plan.scales_;
+    p.divides = plan.problem_.has_range;
+    p.scalar_scale = args.scale;
+    p.scalar_zero_point = args.zero_point;
+    if (args.scales != nullptr) p.scales = args.scales->data;
+    if (args.scales != nullptr && has_zero_points(args))
+      p.zero_points = static_cast<const std::int32_t*>(args.zero_points->data);
+    return p;
+  }
+
+  static Status run(const ElementwisePlan& plan, const Stream& stream, void* workspace,
+                    const ElementwiseArgs& args) {
+    Parameters parameters = ElementwiseAccess::parameters(plan, args);
+    if (Status s = prepare(parameters, workspace); !s) return s;
+    if (plan.numel_ == 0) return {};
+    Work work;
+    work.iteration = iterate(plan.problem_, args);
+    const bool reference = parameters.beyond_simd || work.iteration.odd_nibbles;
+    work.kernel = (reference ? plan.reference_ : plan.kernels_)[work.iteration.per_lane ? 1 : 0];
+    work.call.input = args.input == nullptr ? nullptr : args.input->data;
+    work.call.grad = args.grad == nullptr ? nullptr : args.grad->data;
+    work.call.output = args.output->data;
+    work.call.scale = parameters.prepared_scales;
+    work.call.zero_point = parameters.zero_points;
+    work.call.range = plan.range_;
+    work.call.profile = plan.problem_.profile;
+    work.input_type = args.input == nullptr ? plan.problem_.element : args.input->dtype;
+    work.grad_type = plan.problem_.element;
+    work.output_type = args.output->dtype;
+    execute(stream, work);
+    return {};
+  }
+
+ private:
+  static bool has_zero_points(const ElementwiseArgs& args) {
+    return args.zero_points != nullptr &&
+           (args.zero_points->data != nullptr || args.zero_points->shape.rank() > 0);
+  }
+};
+
+Result<ElementwisePlan> ElementwisePlan::select(const Stream& stream,
+                                                const ElementwiseProblem& problem,
+                                                const PlanPreference& preference) {
+  if (Status s = check_types(problem); !s) return s.error();
+  const Result<IntRange> range = check_range(problem);
+  if (!range) return range.error();
+  const Result<Sizes> sizes = check_sizes(problem);
+  if (!sizes) return sizes.error();
+  if (stream.options().threads < 0)
+    return invalid("threads",
+                   fmt::format("expected 0 (all) or more, got {}", stream.options().threads));
+  if (preference.backend && *preference.backend != stream.backend())
+    return unsupported("backend", fmt::format("expected {}, the stream's, got {}",
+                                              name(stream.backend()), name(*preference.backend)));
+  const Result<std::uint32_t> allowed = allowed_targets(stream, preference);
+  if (!allowed) return allowed.error();
+
+  ElementwisePlan plan;
+  plan.problem_ = problem;
+  plan.range_ = *range;
+  plan.numel_ = sizes->numel;
+  plan.scales_ = sizes->scales;
+  plan.scale_type_ = problem.scale_type.value_or(compute_type(problem.element));
+  const auto find = [&](Target target, bool per_lane) {
+    return find_kernel(target, {problem.op, problem.element, problem.integer, per_lane});
+  };
+  Target chosen = Target::scalar;
+  for (const Target target : target_order)
+    if ((*allowed >> static_cast<unsigned>(target) & 1U) != 0 && find(target, false) != nullptr) {
+      chosen = target;
+      break;
+    }
+  for (const bool per_lane : {false, true}) {
+    plan.kernels_[per_lane ? 1 : 0] = find(chosen, per_lane);
+    plan.reference_[per_lane ? 1 : 0] = find(Target::scalar, per_lane);
+  }
+  plan.sku_.op = problem.op;
+  plan.sku_.element = problem.element;
+  plan.sku_.aux_element = problem.has_integer ? problem.integer : problem.element;
+  plan.sku_.layout = problem.layout;
+  plan.sku_.profile = problem.profile;
+  plan.sku_.target = chosen;
+  plan.sku_.guarantee.math = compute_type(problem.element);
+  if (preference.max_workspace_bytes && plan.workspace_size() > *preference.max_workspace_bytes)
+    return Error(ErrorCode::workspace_too_small, "max_workspace_bytes",
+                 fmt::format("max_workspace_bytes: expected at least {} (to hold scales converted "
+                             "from {} to {}), got {}",
+                             plan.workspace_size(), name(plan.scale_type_),
+                             name(plan.sku_.guarantee.math), *preference.max_workspace_bytes),
+                 static_cast<std::int64_t>(plan.workspace_size()),
+                 static_cast<std::int64_t>(*preference.max_workspace_bytes));
+  return plan;
+}
+
+std::size_t ElementwisePlan::workspace_size() const noexcept {
+  const DType compute = compute_type(problem_.element);
+  return scale_type_ == compute ? 0 : static_cast<std::size_t>(bytes_for(compute, scales_));
+}
+
+Status ElementwisePlan::can_implement(const ElementwiseArgs& args) const {
+  if (Status s = ElementwiseAccess::check_tensors(*this, args); !s) return s;
+  Parameters parameters = ElementwiseAccess::parameters(*this, args);
+  return prepare(parameters, nullptr);
+}
+
+Status ElementwisePlan::run(const Stream& stream, Workspace workspace,
+                            const ElementwiseArgs& args) const {
+  if (Status s = ElementwiseAccess::check_tensors(*this, args); !s) return s;
+  const std::size_t needed = workspace_size();
+  if (Status s = check_workspace(workspace, needed); !s) return s;
+  if (needed > 0)
+    if (Status s = check_apart(workspace, needed, args); !s) return s;
+  return ElementwiseAccess::run(*this, stream, needed == 0 ? nullptr : workspace.data, args);
+}
+
+}  // namespace octavo::detail

@@ -1,0 +1,147 @@
+// GoogleTest helpers for the elementwise plans: one check of one call, on one target, for every
+// thread count.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <ios>
+#include <memory>
+#include <ostream>
+#include <sstream>
+#include <tuple>
+
+#ifndef OCTAVO_STD_THREADS
+#include <tbb/global_control.h>
+#endif
+
+#include "ops/elementwise/testing_data.hpp"
+
+namespace octavo::testing {
+
+/// Lets oneTBB really start 16 threads on a machine with fewer cores.
+class ManyThreads {
+#ifndef OCTAVO_STD_THREADS
+  tbb::global_control control_{tbb::global_control::max_allowed_parallelism,
+                               static_cast<std::size_t>(all_thread_counts.back())};
+#endif
+};
+
+/// One stream per thread count, all capped at one target.
+class Streams {
+ public:
+  explicit Streams(Target target) : target_(target) {
+    for (const int threads : all_thread_counts)
+      streams_.push_back(Stream::cpu({.threads = threads, .cap = target, .trace = &trace_}));
+  }
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
+  ~Streams() = default;
+  [[nodiscard]] auto begin() const { return streams_.begin(); }
+  [[nodiscard]] auto end() const { return streams_.end(); }
+  [[nodiscard]] Target target() const { return target_; }
+  /// Which targets ran since the last call, as bits.
+  std::uint32_t take_trace() const { return trace_.exchange(0); }
+
+ private:
+  ManyThreads many_;
+  Target target_;
+  mutable std::atomic<std::uint32_t> trace_{0};
+  std::vector<Stream> streams_;
+};
+
+/// Targets of this machine that have elementwise kernels of their own: what tests run on.
+[[nodiscard]] inline std::vector<Target> tested_targets() {
+  std::vector<Target> targets;
+  for (const Target target : machine_targets)
+    if (own_kernels(target)) targets.push_back(target);
+  return targets;
+}
+/// Test parameters: a target, and an operation that `wanted` accepts.
+using TargetAndOp = std::tuple<Target, Op>;
+[[nodiscard]] inline std::vector<TargetAndOp> tested(bool (*wanted)(Op)) {
+  std::vector<TargetAndOp> list;
+  for (const Target target : tested_targets())
+    for (const Op op : all_ops)
+      if (wanted(op)) list.emplace_back(target, op);
+  return list;
+}
+[[nodiscard]] inline std::string test_name(const ::testing::TestParamInfo<TargetAndOp>& info) {
+  return std::string(name(std::get<0>(info.param))) + "_" +
+         std::string(name(std::get<1>(info.param)));
+}
+
+/// Says which targets the tests of this program leave out, and why.
+class Targets : public ::testing::TestWithParam<Target> {};
+TEST_P(Targets, IsTested) {
+  const std::string wanted(name(GetParam()));
+  if (!is_available(GetParam())) GTEST_SKIP() << "this CPU has no " << wanted;
+  if (!own_kernels(GetParam())) GTEST_SKIP() << "no elementwise kernels of its own for " << wanted;
+}
+INSTANTIATE_TEST_SUITE_P(Machine, Targets, ::testing::ValuesIn(machine_targets),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+inline void describe(std::ostream& out, const Problem& p) {
+  out << name(p.op) << '.' << name(p.layout) << '.' << name(p.element) << '.' << name(p.integer)
+      << '.' << name(p.profile) << " shape [";
+  for (int i = 0; i < p.shape.rank(); ++i) out << (i == 0 ? "" : ",") << p.shape[i];
+  const IntRange range = range_of(p);
+  out << "] axis " << p.axis << " group " << p.group_size << " range [" << range.min << ','
+      << range.max << "] scale type " << name(scale_type(p));
+}
+
+/// The first element in which two outputs differ, with all that led to it.
+[[nodiscard]] inline std::string first_difference(const Operands& o, const std::byte* want,
+                                                  const std::byte* got) {
+  const Problem& p = o.problem;
+  const Elements out(output_type(p), p.shape);
+  const Elements in(input_type(p), p.shape);
+  const Elements grad(p.element, p.shape);
+  std::ostringstream text;
+  describe(text, p);
+  for (std::int64_t i = 0; i < numel(p.shape); ++i) {
+    if (out.get(want, i) == out.get(got, i)) continue;
+    const auto slice = static_cast<std::size_t>(slice_of(p, i));
+    text << "\n  element " << i << " scale " << std::hexfloat << o.scales[slice] << " zero point "
+         << o.zero_points[slice] << std::hex;
+    if (!o.input.empty()) text << " input " << in.get(o.input.data(), i);
+    if (!o.grad.empty()) text << " grad " << grad.get(o.grad.data(), i);
+    text << " expected " << out.get(want, i) << " got " << out.get(got, i);
+    return text.str();
+  }
+  text << "\n  the padding of a packed row differs";
+  return text.str();
+}
+
+/// Runs one call on every stream and compares each with the oracle, bit for bit; nothing may be
+/// written beside the output. False if a run failed or differed: one report is enough.
+inline bool check(const Streams& streams, const Operands& o) {
+  constexpr std::size_t beside = 64;
+  constexpr std::byte paint{0xCD};
+  const Bytes want = expected(o);
+  for (const Stream& stream : streams) {
+    Bytes got(want.size() + 2 * beside, paint);
+    const Status status = run(stream, o.problem, pointers_of(o, got.data() + beside));
+    std::ostringstream where;
+    where << name(streams.target()) << ", " << stream.threads() << " threads: ";
+    if (!status) {
+      describe(where, o.problem);
+      ADD_FAILURE() << where.str() << ": " << status.error().message();
+      return false;
+    }
+    if (!std::equal(want.begin(), want.end(), got.begin() + beside)) {
+      ADD_FAILURE() << where.str() << first_difference(o, want.data(), got.data() + beside);
+      return false;
+    }
+    const auto painted = [&](std::byte b) { return b == paint; };
+    if (!std::all_of(got.begin(), got.begin() + beside, painted) ||
+        !std::all_of(got.end() - beside, got.end(), painted)) {
+      describe(where, o.problem);
+      ADD_FAILURE() << where.str() << ": bytes beside the output changed";
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace octavo::testing

@@ -1,0 +1,260 @@
+// What Highway lacks: elements of every type to and from vectors of the compute type, and packed
+// nibbles. Compiled once per target (no include guard of the usual kind).
+//
+// All functions work on blocks of four vectors; a block is what loops step by.
+
+#if defined(OCTAVO_SIMD_VECTOR_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef OCTAVO_SIMD_VECTOR_INL_HPP
+#undef OCTAVO_SIMD_VECTOR_INL_HPP
+#else
+#define OCTAVO_SIMD_VECTOR_INL_HPP
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <type_traits>
+
+#include "octavo/dtype.hpp"
+#include "octavo/stream.hpp"
+
+#if OCTAVO_SIMD_PASS
+HWY_BEFORE_NAMESPACE();
+namespace octavo::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_AVX2
+inline constexpr Target this_target = Target::avx2;
+#elif HWY_TARGET == HWY_AVX3
+inline constexpr Target this_target = Target::avx512;
+#elif HWY_TARGET == HWY_NEON
+inline constexpr Target this_target = Target::neon;
+#elif HWY_TARGET == HWY_SVE
+inline constexpr Target this_target = Target::sve;
+#else
+#error "a Highway target that is not on Octavo's ladder: disable it in simd/targets.hpp"
+#endif
+
+template <class D>
+using Ints = hn::Rebind<std::int32_t, D>;
+
+// ---- One vector of the compute type from Lanes(d) elements.
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAs(D d, const hn::TFromD<D>* p) {
+  return hn::LoadU(d, p);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAs(D d, const f16* p) {
+  const hn::Rebind<hwy::float16_t, D> half;
+  return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(p)));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAs(D d, const bf16* p) {
+  const hn::Rebind<std::uint16_t, D> half;
+  const hn::Rebind<std::uint32_t, D> bits;
+  const auto wide = hn::PromoteTo(bits, hn::LoadU(half, reinterpret_cast<const std::uint16_t*>(p)));
+  return hn::BitCast(d, hn::ShiftLeft<16>(wide));
+}
+
+template <class DI, class T>
+HWY_INLINE hn::Vec<DI> LoadInts(DI di, const T* p) {
+  const hn::Rebind<T, DI> narrow;
+  return hn::PromoteTo(di, hn::LoadU(narrow, p));
+}
+
+HWY_INLINE hn::Vec<hn::ScalableTag<float>> ToFloat(hn::ScalableTag<float> d,
+                                                   hn::Vec<Ints<hn::ScalableTag<float>>> v) {
+  return hn::ConvertTo(d, v);
+}
+HWY_INLINE hn::Vec<hn::ScalableTag<double>> ToFloat(hn::ScalableTag<double> d,
+                                                    hn::Vec<Ints<hn::ScalableTag<double>>> v) {
+  return hn::PromoteTo(d, v);
+}
+
+// ---- Rounding to integers, for |v| < 2^30. Highway's NearestInt also repairs overflow, which the
+// callers' clamp has excluded.
+
+HWY_INLINE hn::Vec<Ints<hn::ScalableTag<float>>> RoundToInts(Ints<hn::ScalableTag<float>> /*di*/,
+                                                             hn::Vec<hn::ScalableTag<float>> v) {
+#if HWY_TARGET == HWY_AVX3
+  return hn::Vec<Ints<hn::ScalableTag<float>>>{_mm512_cvtps_epi32(v.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return hn::Vec<Ints<hn::ScalableTag<float>>>{_mm256_cvtps_epi32(v.raw)};
+#else
+  return hn::NearestInt(v);
+#endif
+}
+HWY_INLINE hn::Vec<Ints<hn::ScalableTag<double>>> RoundToInts(Ints<hn::ScalableTag<double>> di,
+                                                              hn::Vec<hn::ScalableTag<double>> v) {
+  return hn::DemoteTo(di, hn::Round(v));
+}
+
+// ---- Four vectors of floats to memory. `p` is aligned to the vector if `stream`.
+
+template <class D>
+HWY_INLINE void StoreOne(D d, hn::Vec<D> v, hn::TFromD<D>* p, bool stream) {
+  if (stream) {
+    hn::Stream(v, d, p);
+  } else {
+    hn::StoreU(v, d, p);
+  }
+}
+
+template <class D>
+HWY_INLINE void Store4(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Vec<D> e,
+                       hn::TFromD<D>* p, bool stream) {
+  const size_t n = hn::Lanes(d);
+  StoreOne(d, a, p, stream);
+  StoreOne(d, b, p + n, stream);
+  StoreOne(d, c, p + 2 * n, stream);
+  StoreOne(d, e, p + 3 * n, stream);
+}
+
+// Rounding of f32 to nearest even bf16; NaNs are canonical already. The hardware's conversion
+// flushes subnormals, so it is not used.
+template <class D>
+HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> ToBf16(D /*d*/, hn::Vec<D> v) {
+  const hn::Rebind<std::uint32_t, D> du;
+  const hn::Rebind<std::int32_t, D> di;
+  const hn::Rebind<std::uint16_t, D> d16;
+  const auto u = hn::BitCast(du, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(du, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(u, hn::Set(du, 0x7FFF)), odd));
+  return hn::DemoteTo(d16, hn::BitCast(di, rounded));  // at most 0xFFFF: nothing saturates
+}
+
+template <class D>
+HWY_INLINE void Store4(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Vec<D> e, bf16* p,
+                       bool stream) {
+  const hn::Repartition<std::uint16_t, D> d16;
+  auto* out = reinterpret_cast<std::uint16_t*>(p);
+  StoreOne(d16, hn::Combine(d16, ToBf16(d, b), ToBf16(d, a)), out, stream);
+  StoreOne(d16, hn::Combine(d16, ToBf16(d, e), ToBf16(d, c)), out + hn::Lanes(d16), stream);
+}
+
+template <class D>
+HWY_INLINE void Store4(D /*d*/, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Vec<D> e, f16* p,
+                       bool stream) {
+  const hn::Rebind<hwy::float16_t, D> half;
+  const hn::Rebind<std::uint16_t, D> bits;
+  const hn::Repartition<std::uint16_t, D> d16;
+  const auto narrow = [&](hn::Vec<D> v)
+                          HWY_ATTR { return hn::BitCast(bits, hn::DemoteTo(half, v)); };
+  auto* out = reinterpret_cast<std::uint16_t*>(p);
+  StoreOne(d16, hn::Combine(d16, narrow(b), narrow(a)), out, stream);
+  StoreOne(d16, hn::Combine(d16, narrow(e), narrow(c)), out + hn::Lanes(d16), stream);
+}
+
+// ---- Four vectors of int32 (|v| < 2^15 + 2^13) to 8-bit integers in [lo, hi].
+
+template <class T, class DI>
+HWY_INLINE void StoreInts4(DI di, hn::Vec<DI> a, hn::Vec<DI> b, hn::Vec<DI> c, hn::Vec<DI> e,
+                           std::int32_t lo, std::int32_t hi, T* p, bool stream) {
+#if HWY_TARGET != HWY_SVE
+  if constexpr (hn::MaxLanes(di) == hn::MaxLanes(hn::ScalableTag<std::int32_t>())) {
+    const hn::ScalableTag<T> d8;
+    const hn::ScalableTag<std::int16_t> d16;
+    const auto ab = hn::ReorderDemote2To(d16, a, b);
+    const auto ce = hn::ReorderDemote2To(d16, c, e);
+#if HWY_TARGET == HWY_NEON
+    const hn::Half<decltype(d8)> half;
+    auto v = hn::Combine(d8, hn::DemoteTo(half, ce), hn::DemoteTo(half, ab));
+#else
+    // The packs work within 128-bit blocks: one permutation of 32-bit lanes puts all in order.
+    const hn::ScalableTag<std::uint32_t> d32;
+#if HWY_TARGET == HWY_AVX3
+    __m512i packed;
+    if constexpr (std::is_same_v<T, std::int8_t>) {
+      packed = _mm512_packs_epi16(ab.raw, ce.raw);
+    } else {
+      packed = _mm512_packus_epi16(ab.raw, ce.raw);
+    }
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    auto v = hn::BitCast(d8, hn::Vec<decltype(d32)>{_mm512_permutexvar_epi32(order, packed)});
+#else
+    __m256i packed;
+    if constexpr (std::is_same_v<T, std::int8_t>) {
+      packed = _mm256_packs_epi16(ab.raw, ce.raw);
+    } else {
+      packed = _mm256_packus_epi16(ab.raw, ce.raw);
+    }
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    auto v = hn::BitCast(d8, hn::Vec<decltype(d32)>{_mm256_permutevar8x32_epi32(packed, order)});
+#endif
+#endif
+    v = hn::Min(hn::Max(v, hn::Set(d8, static_cast<T>(lo))), hn::Set(d8, static_cast<T>(hi)));
+    StoreOne(d8, v, p, stream);
+    return;
+  }
+#endif
+  // Half-filled vectors (f64) and SVE, whose pairwise packs interleave: vector by vector.
+  (void)stream;
+  const hn::Rebind<T, DI> d8;
+  const size_t n = hn::Lanes(di);
+  const auto store = [&](hn::Vec<DI> v, T* to) HWY_ATTR {
+    v = hn::Min(hn::Max(v, hn::Set(di, lo)), hn::Set(di, hi));
+    hn::StoreU(hn::DemoteTo(d8, v), d8, to);
+  };
+  store(a, p);
+  store(b, p + n);
+  store(c, p + 2 * n);
+  store(e, p + 3 * n);
+}
+
+// ---- Packed nibbles, `n` of them (even): the even index in the low nibble. Reads exactly n / 2
+// bytes and writes exactly n of them, or the other way round. n is a multiple of 2 * Lanes(d8), or
+// small enough for the scalar rest.
+
+template <class T>
+HWY_INLINE void UnpackNibbles(const std::uint8_t* from, size_t n, T* to) {
+  const hn::ScalableTag<std::uint8_t> d8;
+  const hn::ScalableTag<std::uint16_t> d16;
+  const hn::Half<decltype(d8)> half;
+  size_t i = 0;
+#if HWY_TARGET != HWY_SVE
+  const auto nibble = hn::Set(d8, 0xF);
+  const auto sign = hn::Set(d8, 8);
+  for (; i + hn::Lanes(d8) <= n; i += hn::Lanes(d8)) {
+    const auto wide = hn::PromoteTo(d16, hn::LoadU(half, from + i / 2));
+    const auto both = hn::BitCast(d8, hn::Or(wide, hn::ShiftLeft<4>(wide)));
+    auto v = hn::And(both, nibble);
+    if constexpr (std::is_same_v<T, std::int8_t>) v = hn::Sub(hn::Xor(v, sign), sign);
+    hn::StoreU(v, d8, reinterpret_cast<std::uint8_t*>(to + i));
+  }
+#endif
+  for (; i < n; i += 2) {
+    const int byte = from[i / 2];
+    const auto extend = [](int v) {
+      return static_cast<T>(std::is_same_v<T, std::int8_t> ? (v ^ 8) - 8 : v);
+    };
+    to[i] = extend(byte & 0xF);
+    to[i + 1] = extend(byte >> 4);
+  }
+}
+
+template <class T>
+HWY_INLINE void PackNibbles(const T* from, size_t n, std::uint8_t* to) {
+  size_t i = 0;
+#if HWY_TARGET != HWY_SVE
+  const hn::ScalableTag<std::uint8_t> d8;
+  const hn::ScalableTag<std::uint16_t> d16;
+  const hn::ScalableTag<std::int16_t> ds16;
+  const hn::Half<decltype(d8)> half;
+  for (; i + hn::Lanes(d8) <= n; i += hn::Lanes(d8)) {
+    const auto pair =
+        hn::BitCast(d16, hn::LoadU(d8, reinterpret_cast<const std::uint8_t*>(from + i)));
+    const auto low = hn::And(pair, hn::Set(d16, 0x000F));
+    const auto high = hn::And(hn::ShiftRight<4>(pair), hn::Set(d16, 0x00F0));
+    hn::StoreU(hn::DemoteTo(half, hn::BitCast(ds16, hn::Or(low, high))), half, to + i / 2);
+  }
+#endif
+  for (; i < n; i += 2)
+    to[i / 2] = static_cast<std::uint8_t>((from[i] & 0xF) | ((from[i + 1] & 0xF) << 4));
+}
+
+}  // namespace octavo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // OCTAVO_SIMD_PASS
+
+#endif  // per-target include guard

@@ -1,0 +1,108 @@
+"""PyTorch's operations on numpy arrays. bf16, which numpy lacks, travels as uint16 bits."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+
+warnings.filterwarnings("ignore", category=UserWarning)
+
+QUANTIZED = {"s8": torch.qint8, "u8": torch.quint8}
+
+
+def about() -> dict[str, Any]:
+    """What computed the oracle."""
+    return {
+        "torch": str(torch.__version__),
+        "engine": torch.backends.quantized.engine,
+        "engines": list(torch.backends.quantized.supported_engines),
+        "numpy": np.__version__,
+    }
+
+
+def to_torch(values: np.ndarray, dtype: str | None = None) -> torch.Tensor:
+    """A tensor with a copy of `values`."""
+    if dtype == "bf16":
+        return torch.from_numpy(values.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(np.array(values))
+
+
+def to_numpy(tensor: torch.Tensor) -> np.ndarray:
+    """The tensor's values, or its bits if it is bf16."""
+    tensor = tensor.detach().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(np.uint16)
+    return tensor.numpy()
+
+
+def quantize(
+    x: torch.Tensor, scales: np.ndarray, zero_points: np.ndarray, axis: int | None, integer: str
+) -> np.ndarray:
+    """torch.quantize_per_tensor or torch.quantize_per_channel."""
+    if axis is None:
+        q = torch.quantize_per_tensor(x, float(scales[0]), int(zero_points[0]), QUANTIZED[integer])
+    else:
+        zps = torch.from_numpy(zero_points.astype(np.int64))
+        q = torch.quantize_per_channel(x, to_torch(scales), zps, axis, QUANTIZED[integer])
+    return q.int_repr().numpy()
+
+
+def dequantize(
+    q: np.ndarray, scales: np.ndarray, zero_points: np.ndarray, axis: int | None
+) -> np.ndarray:
+    """torch.dequantize of a tensor made from integers."""
+    if axis is None:
+        made = torch._make_per_tensor_quantized_tensor(
+            to_torch(q), float(scales[0]), int(zero_points[0])
+        )
+    else:
+        zps = torch.from_numpy(zero_points.astype(np.int64))
+        made = torch._make_per_channel_quantized_tensor(to_torch(q), to_torch(scales), zps, axis)
+    return made.dequantize().numpy()
+
+
+def fake_quantize(
+    x: torch.Tensor,
+    scales: np.ndarray,
+    zero_points: np.ndarray,
+    axis: int | None,
+    q_min: int,
+    q_max: int,
+    zero_point_type: torch.dtype = torch.int32,
+) -> torch.Tensor:
+    """torch.fake_quantize_per_tensor_affine or _per_channel_affine (whose scales are f32)."""
+    if axis is None:
+        return torch.fake_quantize_per_tensor_affine(
+            x, float(scales[0]), int(zero_points[0]), q_min, q_max
+        )
+    return torch.fake_quantize_per_channel_affine(
+        x,
+        torch.from_numpy(scales).float(),
+        torch.from_numpy(zero_points).to(zero_point_type),
+        axis,
+        q_min,
+        q_max,
+    )
+
+
+def fake_quantize_and_gradient(
+    x: torch.Tensor, dy: torch.Tensor, *parameters: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """The output and, by autograd, the gradient."""
+    leaf = x.clone().requires_grad_(True)
+    y = fake_quantize(leaf, *parameters)
+    y.backward(dy)
+    assert leaf.grad is not None
+    return to_numpy(y), to_numpy(leaf.grad)
+
+
+def supports_fake_quantize(dtype: torch.dtype) -> bool:
+    """Whether this PyTorch fake-quantizes this element type at all."""
+    try:
+        torch.fake_quantize_per_tensor_affine(torch.zeros(1, dtype=dtype), 1.0, 0, 0, 1)
+    except RuntimeError:
+        return False
+    return True
