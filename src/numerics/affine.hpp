@@ -107,20 +107,20 @@ C dequantize_backward(C dy, C scale) {
 /// so that flush-to-zero in the caller's environment cannot change the answer.
 template <class C>
 bool is_divisor(C scale) {
-  using Bits = std::conditional_t<sizeof(C) == 4, std::uint32_t, std::uint64_t>;
+  // As signed integers, positive floats are in order and negative ones below all of them.
+  using Bits = std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>;
   // 1/s rounds to infinity up to 2^-128 (2^-1024), and is finite for the next number above it.
-  constexpr C last_bad =
-      std::is_same_v<C, float> ? static_cast<C>(0x1p-128) : static_cast<C>(0x1p-1024);
-  constexpr Bits first = std::bit_cast<Bits>(last_bad) + 1;
-  constexpr Bits last = std::bit_cast<Bits>(std::numeric_limits<C>::max());
-  return std::bit_cast<Bits>(scale) - first <= last - first;
+  constexpr C last_bad = static_cast<C>(std::is_same_v<C, float> ? 0x1p-128 : 0x1p-1024);
+  constexpr auto last = std::bit_cast<Bits>(std::numeric_limits<C>::max());
+  const auto bits = std::bit_cast<Bits>(scale);
+  return bits > std::bit_cast<Bits>(last_bad) && bits <= last;
 }
 
 template <class C>
 bool is_finite(C scale) {
-  using Bits = std::conditional_t<sizeof(C) == 4, std::uint32_t, std::uint64_t>;
-  constexpr Bits last = std::bit_cast<Bits>(std::numeric_limits<C>::max());
-  return (std::bit_cast<Bits>(scale) & (~Bits{0} >> 1U)) <= last;
+  using Bits = std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>;
+  constexpr auto last = std::bit_cast<Bits>(std::numeric_limits<C>::max());
+  return (std::bit_cast<Bits>(scale) & std::numeric_limits<Bits>::max()) <= last;
 }
 
 }  // namespace octavo::numerics

@@ -111,17 +111,15 @@ HWY_INLINE void Store4(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Vec<D>
   StoreOne(d, e, p + 3 * n, stream);
 }
 
-// Rounding of f32 to nearest even bf16; NaNs are canonical already. The hardware's conversion
-// flushes subnormals, so it is not used.
+// The bits of v rounded to the nearest even bf16, in the upper half of each lane; NaNs are
+// canonical already. The hardware's own conversion flushes subnormals, so it is not used.
 template <class D>
-HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> ToBf16(D /*d*/, hn::Vec<D> v) {
+HWY_INLINE hn::Vec<hn::Repartition<std::uint16_t, D>> RoundToBf16(D /*d*/, hn::Vec<D> v) {
   const hn::Rebind<std::uint32_t, D> du;
-  const hn::Rebind<std::int32_t, D> di;
-  const hn::Rebind<std::uint16_t, D> d16;
+  const hn::Repartition<std::uint16_t, D> d16;
   const auto u = hn::BitCast(du, v);
   const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(du, 1));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(u, hn::Set(du, 0x7FFF)), odd));
-  return hn::DemoteTo(d16, hn::BitCast(di, rounded));  // at most 0xFFFF: nothing saturates
+  return hn::BitCast(d16, hn::Add(hn::Add(u, hn::Set(du, 0x7FFF)), odd));
 }
 
 template <class D>
@@ -129,8 +127,9 @@ HWY_INLINE void Store4(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Vec<D>
                        bool stream) {
   const hn::Repartition<std::uint16_t, D> d16;
   auto* out = reinterpret_cast<std::uint16_t*>(p);
-  StoreOne(d16, hn::Combine(d16, ToBf16(d, b), ToBf16(d, a)), out, stream);
-  StoreOne(d16, hn::Combine(d16, ToBf16(d, e), ToBf16(d, c)), out + hn::Lanes(d16), stream);
+  StoreOne(d16, hn::ConcatOdd(d16, RoundToBf16(d, b), RoundToBf16(d, a)), out, stream);
+  StoreOne(d16, hn::ConcatOdd(d16, RoundToBf16(d, e), RoundToBf16(d, c)), out + hn::Lanes(d16),
+           stream);
 }
 
 template <class D>
@@ -146,45 +145,45 @@ HWY_INLINE void Store4(D /*d*/, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Ve
   StoreOne(d16, hn::Combine(d16, narrow(e), narrow(c)), out + hn::Lanes(d16), stream);
 }
 
-// ---- Four vectors of int32 (|v| < 2^15 + 2^13) to 8-bit integers in [lo, hi].
+// ---- Integers to 8 bits, in [lo, hi].
 
+// Two vectors of int16, as ReorderDemote2To makes them of four of int32.
+#if HWY_TARGET != HWY_SVE
+template <class T, class V>
+HWY_INLINE void StoreShorts(V ab, V ce, std::int32_t lo, std::int32_t hi, T* p, bool stream) {
+  const hn::ScalableTag<T> d8;
+#if HWY_TARGET == HWY_NEON
+  const hn::Half<decltype(d8)> half;
+  auto v = hn::Combine(d8, hn::DemoteTo(half, ce), hn::DemoteTo(half, ab));
+#else
+  // The packs work within 128-bit blocks: one permutation of 32-bit lanes puts all in order.
+  constexpr bool is_signed = std::is_same_v<T, std::int8_t>;
+#if HWY_TARGET == HWY_AVX3
+  const __m512i packed = is_signed ? _mm512_packs_epi16(ab.raw, ce.raw)  //
+                                   : _mm512_packus_epi16(ab.raw, ce.raw);
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  hn::Vec<decltype(d8)> v{_mm512_permutexvar_epi32(order, packed)};
+#else
+  const __m256i packed = is_signed ? _mm256_packs_epi16(ab.raw, ce.raw)  //
+                                   : _mm256_packus_epi16(ab.raw, ce.raw);
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  hn::Vec<decltype(d8)> v{_mm256_permutevar8x32_epi32(packed, order)};
+#endif
+#endif
+  v = hn::Min(hn::Max(v, hn::Set(d8, static_cast<T>(lo))), hn::Set(d8, static_cast<T>(hi)));
+  StoreOne(d8, v, p, stream);
+}
+#endif
+
+// Four vectors of int32, |v| < 2^15.
 template <class T, class DI>
 HWY_INLINE void StoreInts4(DI di, hn::Vec<DI> a, hn::Vec<DI> b, hn::Vec<DI> c, hn::Vec<DI> e,
                            std::int32_t lo, std::int32_t hi, T* p, bool stream) {
 #if HWY_TARGET != HWY_SVE
   if constexpr (hn::MaxLanes(di) == hn::MaxLanes(hn::ScalableTag<std::int32_t>())) {
-    const hn::ScalableTag<T> d8;
     const hn::ScalableTag<std::int16_t> d16;
-    const auto ab = hn::ReorderDemote2To(d16, a, b);
-    const auto ce = hn::ReorderDemote2To(d16, c, e);
-#if HWY_TARGET == HWY_NEON
-    const hn::Half<decltype(d8)> half;
-    auto v = hn::Combine(d8, hn::DemoteTo(half, ce), hn::DemoteTo(half, ab));
-#else
-    // The packs work within 128-bit blocks: one permutation of 32-bit lanes puts all in order.
-    const hn::ScalableTag<std::uint32_t> d32;
-#if HWY_TARGET == HWY_AVX3
-    __m512i packed;
-    if constexpr (std::is_same_v<T, std::int8_t>) {
-      packed = _mm512_packs_epi16(ab.raw, ce.raw);
-    } else {
-      packed = _mm512_packus_epi16(ab.raw, ce.raw);
-    }
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    auto v = hn::BitCast(d8, hn::Vec<decltype(d32)>{_mm512_permutexvar_epi32(order, packed)});
-#else
-    __m256i packed;
-    if constexpr (std::is_same_v<T, std::int8_t>) {
-      packed = _mm256_packs_epi16(ab.raw, ce.raw);
-    } else {
-      packed = _mm256_packus_epi16(ab.raw, ce.raw);
-    }
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    auto v = hn::BitCast(d8, hn::Vec<decltype(d32)>{_mm256_permutevar8x32_epi32(packed, order)});
-#endif
-#endif
-    v = hn::Min(hn::Max(v, hn::Set(d8, static_cast<T>(lo))), hn::Set(d8, static_cast<T>(hi)));
-    StoreOne(d8, v, p, stream);
+    StoreShorts(hn::ReorderDemote2To(d16, a, b), hn::ReorderDemote2To(d16, c, e), lo, hi, p,
+                stream);
     return;
   }
 #endif
@@ -202,56 +201,57 @@ HWY_INLINE void StoreInts4(DI di, hn::Vec<DI> a, hn::Vec<DI> b, hn::Vec<DI> c, h
   store(e, p + 3 * n);
 }
 
-// ---- Packed nibbles, `n` of them (even): the even index in the low nibble. Reads exactly n / 2
-// bytes and writes exactly n of them, or the other way round. n is a multiple of 2 * Lanes(d8), or
-// small enough for the scalar rest.
+// ---- Packed nibbles, a block of 4 * Lanes(d) of them: the even index in the low nibble.
 
-template <class T>
-HWY_INLINE void UnpackNibbles(const std::uint8_t* from, size_t n, T* to) {
-  const hn::ScalableTag<std::uint8_t> d8;
-  const hn::ScalableTag<std::uint16_t> d16;
-  const hn::Half<decltype(d8)> half;
-  size_t i = 0;
-#if HWY_TARGET != HWY_SVE
-  const auto nibble = hn::Set(d8, 0xF);
-  const auto sign = hn::Set(d8, 8);
-  for (; i + hn::Lanes(d8) <= n; i += hn::Lanes(d8)) {
-    const auto wide = hn::PromoteTo(d16, hn::LoadU(half, from + i / 2));
-    const auto both = hn::BitCast(d8, hn::Or(wide, hn::ShiftLeft<4>(wide)));
-    auto v = hn::And(both, nibble);
-    if constexpr (std::is_same_v<T, std::int8_t>) v = hn::Sub(hn::Xor(v, sign), sign);
-    hn::StoreU(v, d8, reinterpret_cast<std::uint8_t*>(to + i));
-  }
-#endif
-  for (; i < n; i += 2) {
-    const int byte = from[i / 2];
-    const auto extend = [](int v) {
-      return static_cast<T>(std::is_same_v<T, std::int8_t> ? (v ^ 8) - 8 : v);
-    };
-    to[i] = extend(byte & 0xF);
-    to[i + 1] = extend(byte >> 4);
+#if HWY_TARGET == HWY_SVE
+
+template <class D, class T>
+HWY_INLINE void UnpackNibbles(D d, const std::uint8_t* from, T* to) {
+  const auto extend = [](int v) {
+    return static_cast<T>(std::is_same_v<T, std::int8_t> ? (v ^ 8) - 8 : v);
+  };
+  for (size_t i = 0; i < 4 * hn::Lanes(d); i += 2) {
+    to[i] = extend(from[i / 2] & 0xF);
+    to[i + 1] = extend(from[i / 2] >> 4);
   }
 }
 
-template <class T>
-HWY_INLINE void PackNibbles(const T* from, size_t n, std::uint8_t* to) {
-  size_t i = 0;
-#if HWY_TARGET != HWY_SVE
-  const hn::ScalableTag<std::uint8_t> d8;
-  const hn::ScalableTag<std::uint16_t> d16;
-  const hn::ScalableTag<std::int16_t> ds16;
-  const hn::Half<decltype(d8)> half;
-  for (; i + hn::Lanes(d8) <= n; i += hn::Lanes(d8)) {
-    const auto pair =
-        hn::BitCast(d16, hn::LoadU(d8, reinterpret_cast<const std::uint8_t*>(from + i)));
-    const auto low = hn::And(pair, hn::Set(d16, 0x000F));
-    const auto high = hn::And(hn::ShiftRight<4>(pair), hn::Set(d16, 0x00F0));
-    hn::StoreU(hn::DemoteTo(half, hn::BitCast(ds16, hn::Or(low, high))), half, to + i / 2);
-  }
-#endif
-  for (; i < n; i += 2)
+template <class D, class T>
+HWY_INLINE void PackNibbles(D d, const T* from, std::uint8_t* to) {
+  for (size_t i = 0; i < 4 * hn::Lanes(d); i += 2)
     to[i / 2] = static_cast<std::uint8_t>((from[i] & 0xF) | ((from[i + 1] & 0xF) << 4));
 }
+
+#else
+
+template <class D>
+using BlockBytes = hn::CappedTag<std::uint8_t, 4 * hn::MaxLanes(D())>;
+
+template <class D, class T>
+HWY_INLINE void UnpackNibbles(D /*d*/, const std::uint8_t* from, T* to) {
+  const BlockBytes<D> d8;
+  const hn::Repartition<std::uint16_t, BlockBytes<D>> d16;
+  const hn::Half<BlockBytes<D>> half;
+  const auto wide = hn::PromoteTo(d16, hn::LoadU(half, from));
+  auto v = hn::And(hn::BitCast(d8, hn::Or(wide, hn::ShiftLeft<4>(wide))), hn::Set(d8, 0xF));
+  const auto sign = hn::Set(d8, 8);
+  if constexpr (std::is_same_v<T, std::int8_t>) v = hn::Sub(hn::Xor(v, sign), sign);
+  hn::StoreU(v, d8, reinterpret_cast<std::uint8_t*>(to));
+}
+
+template <class D, class T>
+HWY_INLINE void PackNibbles(D /*d*/, const T* from, std::uint8_t* to) {
+  const BlockBytes<D> d8;
+  const hn::Repartition<std::uint16_t, BlockBytes<D>> d16;
+  const hn::Repartition<std::int16_t, BlockBytes<D>> ds16;
+  const hn::Half<BlockBytes<D>> half;
+  const auto pair = hn::BitCast(d16, hn::LoadU(d8, reinterpret_cast<const std::uint8_t*>(from)));
+  const auto low = hn::And(pair, hn::Set(d16, 0x000F));
+  const auto high = hn::And(hn::ShiftRight<4>(pair), hn::Set(d16, 0x00F0));
+  hn::StoreU(hn::DemoteTo(half, hn::BitCast(ds16, hn::Or(low, high))), half, to);
+}
+
+#endif
 
 }  // namespace octavo::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -14,11 +14,16 @@ inline float round_small(float v) {
   return (v + shift) - shift;
 }
 
-inline float quotient(float x, float s, float inv) {
-  const float q0 = x * inv;
-  const float r = __builtin_fmaf(-q0, s, x);
-  return __builtin_fmaf(r, inv, q0);
-}
+// 1 / s as the sum of two floats.
+struct Reciprocal {
+  float hi;
+  float lo;
+  explicit Reciprocal(float s)
+      : hi(1.0F / s),
+        lo(static_cast<float>(1.0 / static_cast<double>(s) - static_cast<double>(hi))) {}
+};
+
+inline float quotient(float x, const Reciprocal& r) { return __builtin_fmaf(x, r.hi, x * r.lo); }
 
 inline float candidate(int k, int ulps, float s) {
   const float x = (static_cast<float>(k) + 0.5F) * s;
@@ -28,12 +33,12 @@ inline float candidate(int k, int ulps, float s) {
 // How many candidates of one significand fail. Inlined into one function per instruction set, where
 // the loop over k becomes vectors.
 [[gnu::always_inline]] inline std::uint32_t failures(float s) {
-  const float inv = 1.0F / s;
+  const Reciprocal reciprocal(s);
   std::int32_t count = 0;
   for (int ulps = -quotient_reach; ulps <= quotient_reach; ++ulps)
     for (int k = 0; k < quotient_boundaries; ++k) {
       const float x = candidate(k, ulps, s);
-      count += round_small(quotient(x, s, inv)) != round_small(x / s) ? 1 : 0;
+      count += round_small(quotient(x, reciprocal)) != round_small(x / s) ? 1 : 0;
     }
   return static_cast<std::uint32_t>(count);
 }
@@ -58,11 +63,11 @@ auto best_failures() { return failures_here; }
 
 void collect(float s, std::vector<QuotientMismatch>& examples) {
   constexpr std::size_t enough = 10;
-  const float inv = 1.0F / s;
+  const Reciprocal reciprocal(s);
   for (int k = 0; k < quotient_boundaries; ++k)
     for (int ulps = -quotient_reach; ulps <= quotient_reach; ++ulps) {
       const float x = candidate(k, ulps, s);
-      const float q = quotient(x, s, inv);
+      const float q = quotient(x, reciprocal);
       if (std::nearbyint(q) != std::nearbyint(x / s) && examples.size() < enough)
         examples.push_back({x, s, q, x / s});
     }

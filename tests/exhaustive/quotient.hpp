@@ -1,13 +1,15 @@
 // Proof that the SIMD kernels' quotient rounds to the same integer as a division.
 //
-//     q0 = x * inv   with inv = RN(1 / s);     r = fma(-q0, s, x);     q = fma(r, inv, q0)
-//     rint(q) == rint(RN(x / s))               for |x / s| <= 1024 and 2^-90 <= s <= 2^90
+//     hi = RN(1 / s)      lo = RN(1 / s - hi), from a double      q = fma(x, hi, x * lo)
+//     rint(q) == rint(RN(x / s))               for |x / s| <= 1024 and 2^-64 <= s <= 2^64
 //
-// Powers of two scale through all of it without rounding (in that range r is far above the
-// subnormals), and all of it is odd in x: s in [1, 2) and x > 0 stand for the rest. q is within an
-// ulp of x / s, so the two sides can only differ where x / s is about that close to a boundary
-// k + 1/2. Hence for each of the 2^23 significands s and each k the floats nearest (k + 1/2) * s
-// are tried, on both sides and beyond that distance: x moves the quotient by half an ulp to two.
+// Powers of two scale through all of it without rounding: s * hi has 48 bits, so lo, where it is
+// not 0, is at least 2^-48 * hi, and neither it nor x * lo is subnormal in that range (for |x / s|
+// < 1/4 both sides are 0 anyway). All of it is odd in x: s in [1, 2) and x > 0 stand for the rest.
+// q is within an ulp of x / s, so the two sides can only differ where x / s is about that close to
+// a boundary k + 1/2. Hence for each of the 2^23 significands s and each k the floats nearest (k +
+// 1/2) * s are tried, on both sides and beyond that distance: x moves the quotient by half an ulp
+// to two.
 #pragma once
 
 #include <cstdint>

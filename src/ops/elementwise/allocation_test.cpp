@@ -129,7 +129,7 @@ TEST_F(Allocation, NoneOnTwoThreads) {
 #if defined(OCTAVO_STD_THREADS)
   GTEST_SKIP() << "std::thread allocates";
 #endif
-  const ManyThreads many;
+  [[maybe_unused]] const ManyThreads many;
   const Stream stream = Stream::cpu({.threads = 2});
   for (const Op op : all_ops)
     for (const Layout layout : all_layouts) {

@@ -292,6 +292,7 @@ TEST(Packed, OddRowsAndGroups) {
 /// of the rest stay; a last dimension is kept, so that its stride is that of the tensor.
 template <class View>
 View narrow(const View& view, int dim, std::int64_t first, std::int64_t size) {
+  if (view.data == nullptr) return view;  // not an operand of this plan
   View part = view;
   part.shape[dim] = size;
   using Byte = std::conditional_t<std::is_same_v<View, TensorRef>, const std::byte, std::byte>;

@@ -66,7 +66,7 @@ std::vector<Problem> problems(std::int64_t rows, std::int64_t cols) {
 }
 
 TEST(Threads, AnyNumberGivesTheSameBits) {
-  const ManyThreads many;
+  [[maybe_unused]] const ManyThreads many;
   // More than 16 shares of work, in rows of an odd length.
   const std::int64_t rows = slow_machine() ? 203 : 1041;
   for (const Problem& p : problems(rows, 1023)) {
@@ -80,7 +80,7 @@ TEST(Threads, AnyNumberGivesTheSameBits) {
 }
 
 TEST(Threads, OnePlanRunsFromManyAtOnce) {
-  const ManyThreads many;
+  [[maybe_unused]] const ManyThreads many;
   constexpr int callers = 8;
   for (Problem p : problems(slow_machine() ? 67 : 199, 1023)) {
     // Scales that each run converts into its own workspace.
@@ -160,7 +160,7 @@ std::vector<Environment> environments() {
 #endif
 
 TEST(FloatEnvironment, NeitherMattersNorChanges) {
-  const ManyThreads many;
+  [[maybe_unused]] const ManyThreads many;
   const Environment usual = environment();
   const std::vector<Environment> all = environments();
   // More than 16 shares: [1041, 1023] is too much work for every environment, so most are tried on
@@ -205,7 +205,7 @@ TEST(FloatEnvironment, NeitherMattersNorChanges) {
 
 // A stream's threads keep the environment they were started in; it must not leak into results.
 TEST(FloatEnvironment, OfTheThreadThatMadeTheStream) {
-  const ManyThreads many;
+  [[maybe_unused]] const ManyThreads many;
   const Environment usual = environment();
   for (const Environment& e : environments()) {
     for (const Op op : all_ops) {

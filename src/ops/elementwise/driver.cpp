@@ -9,9 +9,9 @@ namespace octavo::detail {
 namespace {
 
 // Below this many elements per thread, waking another one costs more than it saves.
-constexpr std::int64_t elements_per_thread = 1 << 16;
+constexpr std::int64_t elements_per_thread = (max_small + 1) / 2;
 // From here on the output does not fit the caches, and reading it before overwriting it is waste.
-constexpr std::int64_t stream_bytes = 8 << 20;
+constexpr std::int64_t stream_bytes = 24 << 20;
 // Threads part at multiples of this within a row: whole cache lines of every type, whole bytes of
 // packed ones.
 constexpr std::int64_t row_grain = 128;

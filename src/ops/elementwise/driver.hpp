@@ -17,4 +17,7 @@ struct Work {
 
 void execute(const Stream& stream, const Work& work);
 
+/// Up to this many elements one thread does all, and stores stay in the caches.
+inline constexpr std::int64_t max_small = (std::int64_t{1} << 17) - 1;
+
 }  // namespace octavo::detail

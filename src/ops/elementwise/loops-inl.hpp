@@ -10,15 +10,13 @@
 
 #include <cstring>
 
-#include "numerics/affine.hpp"
 #include "ops/elementwise/kernels.hpp"
+#include "ops/elementwise/parameters-inl.hpp"
 #include "simd/vector-inl.hpp"
 
 #if OCTAVO_SIMD_PASS
 HWY_BEFORE_NAMESPACE();
 namespace octavo::HWY_NAMESPACE {
-
-using detail::KernelCall;
 
 // ---- Elements. A block of a packed type is unpacked into (packed from) bytes of type `Lane`.
 
@@ -47,147 +45,6 @@ struct NoElement {
   static constexpr std::int64_t Offset(std::int64_t /*i*/) { return 0; }
 };
 
-// ---- Parameters. SVE vectors cannot be members, so these hold scalars and pointers.
-
-enum class Quotient : std::uint8_t {
-  reciprocal,  // x * (1 / s): profile torch
-  exact,       // x / s by way of the reciprocal, where rint of it is proven to be the same
-  divide,      // x / s
-};
-
-// rint(x / s) by two corrections of x * (1 / s) is exact for these scales and |x / s| <= 1024
-// (tests/exhaustive proves it for every significand); outside, kernels divide.
-inline constexpr float min_exact_scale = 0x1p-90F;
-inline constexpr float max_exact_scale = 0x1p90F;
-inline constexpr std::int64_t max_exact_bound = 1000;
-
-template <class C>
-struct Uniform {
-  static constexpr bool per_lane = false;
-  C scale;
-  C reciprocal;
-  std::int32_t zero_point;
-  IntRange range;
-
-  Uniform(const KernelCall& call, std::int64_t run)
-      : scale(static_cast<const C*>(call.scale)[run * call.param_step]),
-        reciprocal(C(1) / scale),
-        zero_point(call.zero_point == nullptr ? 0 : call.zero_point[run * call.param_step]),
-        range(call.range) {}
-
-  [[nodiscard]] bool ExactQuotient() const {
-    if constexpr (std::is_same_v<C, float>) {
-      const auto within = [](std::int64_t b) {
-        return -max_exact_bound <= b && b <= max_exact_bound;
-      };
-      return scale >= min_exact_scale && scale <= max_exact_scale &&
-             within(std::int64_t{range.min} - zero_point) &&
-             within(std::int64_t{range.max} - zero_point);
-    }
-    return false;
-  }
-
-  [[nodiscard]] Uniform At(std::int64_t /*i*/) const { return *this; }
-  template <class D>
-  HWY_INLINE hn::Vec<D> Scale(D d, size_t /*i*/) const {
-    return hn::Set(d, scale);
-  }
-  template <class D>
-  HWY_INLINE hn::Vec<D> Reciprocal(D d, size_t /*i*/) const {
-    return hn::Set(d, reciprocal);
-  }
-  template <class DI>
-  HWY_INLINE hn::Vec<DI> ZeroPoint(DI di, size_t /*i*/) const {
-    return hn::Set(di, zero_point);
-  }
-  template <class D>
-  HWY_INLINE hn::Vec<D> Bound(D d, std::int32_t q, size_t /*i*/) const {
-    return hn::Set(d, static_cast<C>(q - zero_point));
-  }
-};
-
-template <class C>
-struct PerLane {
-  static constexpr bool per_lane = true;
-  const C* scale;
-  const std::int32_t* zero_point;  // null: all 0
-  IntRange range;
-
-  PerLane(const KernelCall& call, std::int64_t run)
-      : scale(static_cast<const C*>(call.scale) + run * call.param_step),
-        zero_point(call.zero_point == nullptr ? nullptr : call.zero_point + run * call.param_step),
-        range(call.range) {}
-
-  [[nodiscard]] static bool ExactQuotient() { return false; }
-
-  [[nodiscard]] PerLane At(std::int64_t i) const {
-    PerLane p = *this;
-    p.scale += i;
-    if (p.zero_point != nullptr) p.zero_point += i;
-    return p;
-  }
-  template <class D>
-  HWY_INLINE hn::Vec<D> Scale(D d, size_t i) const {
-    return hn::LoadU(d, scale + i);
-  }
-  template <class D>
-  HWY_INLINE hn::Vec<D> Reciprocal(D d, size_t i) const {
-    return hn::Div(hn::Set(d, C(1)), Scale(d, i));
-  }
-  template <class DI>
-  HWY_INLINE hn::Vec<DI> ZeroPoint(DI di, size_t i) const {
-    return zero_point == nullptr ? hn::Zero(di) : hn::LoadU(di, zero_point + i);
-  }
-  template <class D>
-  HWY_INLINE hn::Vec<D> Bound(D d, std::int32_t q, size_t i) const {
-    const Ints<D> di;
-    return ToFloat(d, hn::Sub(hn::Set(di, q), ZeroPoint(di, i)));
-  }
-};
-
-// ---- v: x * (1 / s) or x / s. The exact form is NaN where x * (1 / s) overflows.
-template <Quotient quotient, class D, class P>
-HWY_INLINE hn::Vec<D> Divide(D d, hn::Vec<D> x, const P& p, size_t i) {
-  if constexpr (quotient == Quotient::divide) return hn::Div(x, p.Scale(d, i));
-  const auto reciprocal = p.Reciprocal(d, i);
-  const auto v = hn::Mul(x, reciprocal);
-  if constexpr (quotient == Quotient::reciprocal) return v;
-  const auto rest = hn::NegMulAdd(v, p.Scale(d, i), x);
-  return hn::MulAdd(rest, reciprocal, v);
-}
-
-// v clamped to +-2^14 (or a little more): far outside any bound of 8 bits, and safe to convert.
-template <Quotient quotient, class D, class P>
-HWY_INLINE hn::Vec<D> DivideGuarded(D d, hn::Vec<D> x, const P& p, size_t i) {
-  using C = hn::TFromD<D>;
-  const auto clamp = [&](hn::Vec<D> v, hn::Vec<D> most)
-                         HWY_ATTR { return hn::Min(hn::Max(v, hn::Neg(most)), most); };
-  if constexpr (quotient == Quotient::exact) {
-    const auto most = hn::Mul(p.Scale(d, i), hn::Set(d, C(16384)));
-    return Divide<quotient>(d, clamp(x, most), p, i);
-  } else {
-    return clamp(Divide<quotient>(d, x, p, i), hn::Set(d, C(16384)));
-  }
-}
-
-// Whether the gradient passes: q_min <= rint(v) + zp <= q_max. False for NaN.
-template <Quotient quotient, class D, class P>
-HWY_INLINE hn::Mask<D> Passes(D d, hn::Vec<D> x, const P& p, size_t i) {
-  const auto v = hn::Round(Divide<quotient>(d, x, p, i));
-  return hn::And(hn::Ge(v, p.Bound(d, p.range.min, i)), hn::Le(v, p.Bound(d, p.range.max, i)));
-}
-
-// CPUs differ in the sign and payload of the NaNs they make, and Highway's NaN is another one
-// still.
-template <class D>
-HWY_INLINE hn::Vec<D> QuietNaN(D d) {
-  return hn::Set(d, numerics::quiet_nan<hn::TFromD<D>>);
-}
-template <class D>
-HWY_INLINE hn::Vec<D> Canonical(D d, hn::Vec<D> v) {
-  return hn::IfThenElse(hn::IsNaN(v), QuietNaN(d), v);
-}
-
 // ---- The loop over one run. Math::Apply(d, x, dy, params, i) gives the vector of results for the
 // elements from i on: floats, or int32 that the store clamps to the range.
 
@@ -206,7 +63,7 @@ struct Loop {
     const typename In::Lane* from;
     typename Out::Lane* to;
     if constexpr (In::packed) {
-      UnpackNibbles(x, 4 * hn::Lanes(d), x_lanes);
+      UnpackNibbles(d, x, x_lanes);
       from = x_lanes;
     } else {
       from = x;
@@ -217,6 +74,12 @@ struct Loop {
       to = out;
     }
     const size_t n = hn::Lanes(d);
+    if constexpr (requires { Math::Quick(d, from, p, to, stream); }) {
+      if (HWY_LIKELY(Math::Quick(d, from, p, to, stream))) {
+        if constexpr (Out::packed) PackNibbles(D(), out_lanes, out);
+        return;
+      }
+    }
     const auto a = Math::Apply(d, from, dy, p, 0);
     const auto b = Math::Apply(d, from, dy, p, n);
     const auto c = Math::Apply(d, from, dy, p, 2 * n);
@@ -226,7 +89,17 @@ struct Loop {
     } else {
       Store4(d, a, b, c, e, to, stream);
     }
-    if constexpr (Out::packed) PackNibbles(out_lanes, 4 * hn::Lanes(d), out);
+    if constexpr (Out::packed) PackNibbles(d, out_lanes, out);
+  }
+
+  // What a block reads, some blocks ahead: when stores bypass the caches, the hardware alone does
+  // not look far enough. A prefetch beyond the end reads nothing.
+  template <class E>
+  static HWY_INLINE void Prefetch(const typename E::Storage* from) {
+    constexpr std::uintptr_t ahead = 1024;
+    const auto at = reinterpret_cast<std::uintptr_t>(from) + ahead;
+    for (std::uintptr_t line = 0; line < E::Bytes(max_block); line += 64)
+      hwy::Prefetch(reinterpret_cast<const std::uint8_t*>(at + line));
   }
 
   // Fewer elements than a block, through the stack. Lanes past the end see harmless values.
@@ -238,12 +111,18 @@ struct Loop {
     if constexpr (In::Bytes(1) != 0) std::memcpy(x_part, x, In::Bytes(n));
     if constexpr (Grad::Bytes(1) != 0) std::memcpy(dy_part, dy, Grad::Bytes(n));
     if constexpr (P::per_lane) {
-      HWY_ALIGN C scale[max_block];
+      HWY_ALIGN C scale[max_block] = {};
+      HWY_ALIGN C reciprocal[max_block] = {};
+      HWY_ALIGN C correction[max_block] = {};
       HWY_ALIGN std::int32_t zero_point[max_block] = {};
-      for (size_t i = 0; i < max_block; ++i) scale[i] = i < n ? p.scale[i] : C(1);
+      std::memcpy(scale, p.scale, n * sizeof(C));
+      if (p.reciprocal != nullptr) std::memcpy(reciprocal, p.reciprocal, n * sizeof(C));
+      if (p.correction != nullptr) std::memcpy(correction, p.correction, n * sizeof(C));
       if (p.zero_point != nullptr) std::memcpy(zero_point, p.zero_point, n * sizeof(std::int32_t));
       P part = p;
       part.scale = scale;
+      part.reciprocal = reciprocal;
+      part.correction = correction;
       part.zero_point = zero_point;
       Block(x_part, dy_part, out_part, part, false);
     } else {
@@ -256,13 +135,14 @@ struct Loop {
     std::memcpy(out, out_part, Out::Bytes(n));
   }
 
-  static HWY_INLINE void Run(const KernelCall& call, std::int64_t run, const P& params) {
+  static HWY_INLINE void Run(const KernelCall& call, const Span& span, const P& params) {
     const auto* x = static_cast<const typename In::Storage*>(call.input) +
-                    In::Offset(call.input_at + run * call.input_step);
+                    In::Offset(call.input_at + span.run * call.input_step + span.column);
     const auto* dy = static_cast<const typename Grad::Storage*>(call.grad) +
-                     Grad::Offset(call.grad_at + run * call.grad_step);
+                     Grad::Offset(call.grad_at + span.run * call.grad_step + span.column);
     auto* out = static_cast<typename Out::Storage*>(call.output) +
-                Out::Offset(call.output_at + run * call.output_step);
+                Out::Offset(call.output_at + span.run * call.output_step + span.column);
+    const std::int64_t length = span.length;
     const auto block = static_cast<std::int64_t>(4 * hn::Lanes(D()));
     std::int64_t i = 0;
     bool stream = false;
@@ -271,7 +151,7 @@ struct Loop {
       const std::size_t past = reinterpret_cast<std::uintptr_t>(out) % 64;
       const auto head = static_cast<std::int64_t>((64 - past) % 64 / sizeof(typename Out::Storage));
       // (Blocks of packed input start on a byte.)
-      stream = call.stream_stores && call.length >= 2 * block && !(In::packed && head % 2 != 0);
+      stream = call.stream_stores && length >= 2 * block && !(In::packed && head % 2 != 0);
       while (stream && i < head) {
         const std::int64_t n = std::min(block, head - i);
         Part(x + In::Offset(i), dy + Grad::Offset(i), out + i, params.At(i),
@@ -280,39 +160,52 @@ struct Loop {
       }
     }
     if (stream) {
-      for (; i + block <= call.length; i += block)
+      for (; i + block <= length; i += block) {
+        Prefetch<In>(x + In::Offset(i));
+        Prefetch<Grad>(dy + Grad::Offset(i));
         Block(x + In::Offset(i), dy + Grad::Offset(i), out + Out::Offset(i), params.At(i), true);
+      }
     } else {
-      for (; i + block <= call.length; i += block)
+      for (; i + block <= length; i += block)
         Block(x + In::Offset(i), dy + Grad::Offset(i), out + Out::Offset(i), params.At(i), false);
     }
-    if (i < call.length)
+    if (i < length)
       Part(x + In::Offset(i), dy + Grad::Offset(i), out + Out::Offset(i), params.At(i),
-           static_cast<size_t>(call.length - i));
+           static_cast<size_t>(length - i));
   }
 };
 
 // A kernel without a quotient.
 template <class Math, class C, class In, class Grad, class Out, class P>
 Target LinearKernel(const KernelCall& call) {
-  for (std::int64_t run = 0; run < call.count; ++run)
-    Loop<Math, C, In, Grad, Out, P>::Run(call, run, P(call, run));
+  for (std::int64_t run = 0; run < call.count; ++run) {
+    const Span span{run, 0, call.length};
+    Loop<Math, C, In, Grad, Out, P>::Run(call, span, P(call, span));
+  }
   if (call.stream_stores) hwy::FlushStream();
   return this_target;
 }
 
-// A kernel with one: the form is chosen run by run.
+// A kernel with one: its form is chosen for each uniform run, and for each tile of lanes. All runs
+// go through a tile before the next, so that its reciprocals are computed once.
 template <template <Quotient> class Math, class C, class In, class Grad, class Out, class P>
 Target QuotientKernel(const KernelCall& call) {
-  for (std::int64_t run = 0; run < call.count; ++run) {
-    const P params(call, run);
-    if (call.profile == Profile::torch) {
-      Loop<Math<Quotient::reciprocal>, C, In, Grad, Out, P>::Run(call, run, params);
-    } else if (params.ExactQuotient()) {
-      if constexpr (!P::per_lane && std::is_same_v<C, float>)
-        Loop<Math<Quotient::exact>, C, In, Grad, Out, P>::Run(call, run, params);
-    } else {
-      Loop<Math<Quotient::divide>, C, In, Grad, Out, P>::Run(call, run, params);
+  typename P::Tile tile;
+  for (std::int64_t column = 0; column < call.length; column += P::tile_lanes) {
+    const std::int64_t length = std::min(P::tile_lanes, call.length - column);
+    for (std::int64_t run = 0; run < call.count; ++run) {
+      const Span span{run, column, length};
+      P params(call, span);
+      params.Prepare(call, span, tile);
+      if (call.profile == Profile::torch) {
+        Loop<Math<Quotient::reciprocal>, C, In, Grad, Out, P>::Run(call, span, params);
+      } else if (tile.exact) {
+        // (There is no exact form in f64.)
+        constexpr Quotient form = std::is_same_v<C, float> ? Quotient::exact : Quotient::divide;
+        Loop<Math<form>, C, In, Grad, Out, P>::Run(call, span, params);
+      } else {
+        Loop<Math<Quotient::divide>, C, In, Grad, Out, P>::Run(call, span, params);
+      }
     }
   }
   if (call.stream_stores) hwy::FlushStream();

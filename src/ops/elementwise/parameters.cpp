@@ -119,7 +119,9 @@ bool zero_points_beyond_simd(const Parameters& p) {
   }
 }
 
-// Apart, so that no conversion is moved out of the environment that its caller sets.
+}  // namespace
+
+// Not inlined, so that no conversion is moved out of the environment that its caller sets.
 __attribute__((noinline)) Status prepare_here(Parameters& p, void* workspace) {
   if (p.scales == nullptr) p.zero_points = &p.scalar_zero_point;
   if (p.count > 0) p.beyond_simd = zero_points_beyond_simd(p);
@@ -128,8 +130,6 @@ __attribute__((noinline)) Status prepare_here(Parameters& p, void* workspace) {
     return wide ? prepare_scalar(p, p.scalar_f64) : prepare_scalar(p, p.scalar_f32);
   return wide ? scan_as<double>(p, workspace) : scan_as<float>(p, workspace);
 }
-
-}  // namespace
 
 Status prepare(Parameters& p, void* workspace) {
   const FpEnvironment environment;

@@ -32,5 +32,7 @@ struct Parameters {
 /// ones by index, and looks whether the SIMD kernels are exact for the zero points. A null
 /// workspace only checks.
 Status prepare(Parameters& parameters, void* workspace);
+/// The same, where the caller has set the floating-point environment.
+Status prepare_here(Parameters& parameters, void* workspace);
 
 }  // namespace octavo::detail

@@ -1,0 +1,235 @@
+// The parameters of a kernel, and what is computed from them: quotients and masks. Compiled per
+// target.
+
+#if defined(OCTAVO_ELEMENTWISE_PARAMETERS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef OCTAVO_ELEMENTWISE_PARAMETERS_INL_HPP
+#undef OCTAVO_ELEMENTWISE_PARAMETERS_INL_HPP
+#else
+#define OCTAVO_ELEMENTWISE_PARAMETERS_INL_HPP
+#endif
+
+#include <algorithm>
+
+#include "numerics/affine.hpp"
+#include "ops/elementwise/kernels.hpp"
+#include "simd/vector-inl.hpp"
+
+#if OCTAVO_SIMD_PASS
+HWY_BEFORE_NAMESPACE();
+namespace octavo::HWY_NAMESPACE {
+
+using detail::KernelCall;
+
+// ---- Parameters. SVE vectors cannot be members, so these hold scalars and pointers.
+
+enum class Quotient : std::uint8_t {
+  reciprocal,  // x * (1 / s): profile torch
+  exact,       // as good as x / s: its rint is the same
+  divide,      // x / s
+};
+
+// 1 / s as the sum of two floats, hi = RN(1 / s) and lo = RN(1 / s - hi), gives
+//     v = fma(x, hi, x * lo)
+// whose rint is that of x / s for these scales and |x / s| <= 1024: tests/exhaustive proves it for
+// every significand. (v itself may differ in its last bit.) Outside, kernels divide.
+inline constexpr float min_exact_scale = 0x1p-64F;
+inline constexpr float max_exact_scale = 0x1p64F;
+inline constexpr std::int64_t max_exact_bound = 1000;
+
+template <class C>
+bool ExactQuotient(C least_scale, C most_scale, std::int64_t least_zero_point,
+                   std::int64_t most_zero_point, IntRange range) {
+  if constexpr (std::is_same_v<C, double>) return false;
+  return least_scale >= C(min_exact_scale) && most_scale <= C(max_exact_scale) &&
+         range.min - most_zero_point >= -max_exact_bound &&
+         range.max - least_zero_point <= max_exact_bound;
+}
+
+// What the reciprocal lacks; in f64 it is not used.
+template <class C>
+C LackOf(C scale, C reciprocal) {
+  return static_cast<C>(1.0 / static_cast<double>(scale) - static_cast<double>(reciprocal));
+}
+
+// A part of one run.
+struct Span {
+  std::int64_t run;
+  std::int64_t column;
+  std::int64_t length;
+};
+
+template <class C>
+struct Uniform {
+  static constexpr bool per_lane = false;
+  static constexpr std::int64_t tile_lanes = INT64_MAX;
+  struct Tile {
+    bool exact = false;
+  };
+  C scale;
+  C reciprocal;
+  C correction = 0;  // after Prepare
+  std::int32_t zero_point;
+  IntRange range;
+
+  Uniform(const KernelCall& call, const Span& span)
+      : scale(static_cast<const C*>(call.scale)[span.run * call.param_step]),
+        reciprocal(C(1) / scale),
+        zero_point(call.zero_point == nullptr ? 0 : call.zero_point[span.run * call.param_step]),
+        range(call.range) {}
+
+  void Prepare(const KernelCall& call, const Span& /*span*/, Tile& tile) {
+    if (call.profile == Profile::torch) return;
+    correction = LackOf(scale, reciprocal);
+    tile.exact = ExactQuotient(scale, scale, zero_point, zero_point, range);
+  }
+
+  [[nodiscard]] Uniform At(std::int64_t /*i*/) const { return *this; }
+  template <class D>
+  HWY_INLINE hn::Vec<D> Scale(D d, size_t /*i*/) const {
+    return hn::Set(d, scale);
+  }
+  template <class D>
+  HWY_INLINE hn::Vec<D> Reciprocal(D d, size_t /*i*/) const {
+    return hn::Set(d, reciprocal);
+  }
+  template <class D>
+  HWY_INLINE hn::Vec<D> Correction(D d, size_t /*i*/) const {
+    return hn::Set(d, correction);
+  }
+  template <class DI>
+  HWY_INLINE hn::Vec<DI> ZeroPoint(DI di, size_t /*i*/) const {
+    return hn::Set(di, zero_point);
+  }
+  template <class D>
+  HWY_INLINE hn::Vec<D> Bound(D d, std::int32_t q, size_t /*i*/) const {
+    return hn::Set(d, static_cast<C>(q - zero_point));
+  }
+};
+
+template <class C>
+struct PerLane {
+  static constexpr bool per_lane = true;
+  static constexpr std::int64_t tile_lanes = 2048;
+  struct Tile {
+    bool exact = false;
+    HWY_ALIGN C reciprocal[tile_lanes];
+    HWY_ALIGN C correction[std::is_same_v<C, float> ? tile_lanes : 1];
+  };
+  const C* scale;
+  const C* reciprocal = nullptr;   // after Prepare
+  const C* correction = nullptr;   // after Prepare, where the tile is exact
+  const std::int32_t* zero_point;  // null: all 0
+  IntRange range;
+
+  PerLane(const KernelCall& call, const Span& span)
+      : scale(static_cast<const C*>(call.scale) + span.run * call.param_step + span.column),
+        zero_point(call.zero_point == nullptr
+                       ? nullptr
+                       : call.zero_point + span.run * call.param_step + span.column),
+        range(call.range) {}
+
+  // Fills the tile, unless it still holds what the run before needed.
+  void Prepare(const KernelCall& call, const Span& span, Tile& tile) {
+    reciprocal = tile.reciprocal;
+    if (tile.exact) correction = tile.correction;
+    if (span.run != 0 && call.param_step == 0) return;
+    C least = scale[0];
+    C most = scale[0];
+    std::int32_t least_zero_point = zero_point == nullptr ? 0 : zero_point[0];
+    std::int32_t most_zero_point = least_zero_point;
+    for (std::int64_t i = 0; i < span.length; ++i) {
+      tile.reciprocal[i] = C(1) / scale[i];
+      least = std::min(least, scale[i]);
+      most = std::max(most, scale[i]);
+    }
+    if (call.profile == Profile::torch) return;
+    if (zero_point != nullptr) {
+      for (std::int64_t i = 0; i < span.length; ++i) {
+        least_zero_point = std::min(least_zero_point, zero_point[i]);
+        most_zero_point = std::max(most_zero_point, zero_point[i]);
+      }
+    }
+    tile.exact = ExactQuotient(least, most, least_zero_point, most_zero_point, range);
+    if (!tile.exact) return;
+    correction = tile.correction;
+    for (std::int64_t i = 0; i < span.length; ++i)
+      tile.correction[i] = LackOf(scale[i], tile.reciprocal[i]);
+  }
+
+  [[nodiscard]] PerLane At(std::int64_t i) const {
+    PerLane p = *this;
+    p.scale += i;
+    if (p.reciprocal != nullptr) p.reciprocal += i;
+    if (p.correction != nullptr) p.correction += i;
+    if (p.zero_point != nullptr) p.zero_point += i;
+    return p;
+  }
+  template <class D>
+  HWY_INLINE hn::Vec<D> Scale(D d, size_t i) const {
+    return hn::LoadU(d, scale + i);
+  }
+  template <class D>
+  HWY_INLINE hn::Vec<D> Reciprocal(D d, size_t i) const {
+    return hn::LoadU(d, reciprocal + i);
+  }
+  template <class D>
+  HWY_INLINE hn::Vec<D> Correction(D d, size_t i) const {
+    return hn::LoadU(d, correction + i);
+  }
+  template <class DI>
+  HWY_INLINE hn::Vec<DI> ZeroPoint(DI di, size_t i) const {
+    return zero_point == nullptr ? hn::Zero(di) : hn::LoadU(di, zero_point + i);
+  }
+  template <class D>
+  HWY_INLINE hn::Vec<D> Bound(D d, std::int32_t q, size_t i) const {
+    const Ints<D> di;
+    return ToFloat(d, hn::Sub(hn::Set(di, q), ZeroPoint(di, i)));
+  }
+};
+
+// ---- v: x * (1 / s) or x / s. The exact form is infinite, of any sign, or NaN where x * (1 / s)
+// overflows.
+template <Quotient quotient, class D, class P>
+HWY_INLINE hn::Vec<D> Divide(D d, hn::Vec<D> x, const P& p, size_t i) {
+  if constexpr (quotient == Quotient::divide) return hn::Div(x, p.Scale(d, i));
+  if constexpr (quotient == Quotient::reciprocal) return hn::Mul(x, p.Reciprocal(d, i));
+  return hn::MulAdd(x, p.Reciprocal(d, i), hn::Mul(x, p.Correction(d, i)));
+}
+
+// v clamped to +-2^14 (or a little more): far outside any bound of 8 bits, and safe to convert.
+template <Quotient quotient, class D, class P>
+HWY_INLINE hn::Vec<D> DivideGuarded(D d, hn::Vec<D> x, const P& p, size_t i) {
+  using C = hn::TFromD<D>;
+  const auto clamp = [&](hn::Vec<D> v, hn::Vec<D> most)
+                         HWY_ATTR { return hn::Min(hn::Max(v, hn::Neg(most)), most); };
+  if constexpr (quotient == Quotient::exact) {
+    const auto most = hn::Mul(p.Scale(d, i), hn::Set(d, C(16384)));
+    return Divide<quotient>(d, clamp(x, most), p, i);
+  } else {
+    return clamp(Divide<quotient>(d, x, p, i), hn::Set(d, C(16384)));
+  }
+}
+
+// Whether the gradient passes: q_min <= rint(v) + zp <= q_max. False for NaN.
+template <Quotient quotient, class D, class P>
+HWY_INLINE hn::Mask<D> Passes(D d, hn::Vec<D> x, const P& p, size_t i) {
+  const auto v = hn::Round(Divide<quotient>(d, x, p, i));
+  return hn::And(hn::Ge(v, p.Bound(d, p.range.min, i)), hn::Le(v, p.Bound(d, p.range.max, i)));
+}
+
+// CPUs differ in the sign and payload of the NaNs they make, and Highway's NaN is another one
+// still.
+template <class D>
+HWY_INLINE hn::Vec<D> QuietNaN(D d) {
+  return hn::Set(d, numerics::quiet_nan<hn::TFromD<D>>);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> Canonical(D d, hn::Vec<D> v) {
+  return hn::IfThenElse(hn::IsNaN(v), QuietNaN(d), v);
+}
+
+}  // namespace octavo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // OCTAVO_SIMD_PASS
+
+#endif  // per-target include guard
