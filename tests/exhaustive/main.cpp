@@ -51,8 +51,8 @@ Outcome guard_everything(Target target, Op op) {
   plan.offsets.resize(64);
   std::iota(plan.offsets.begin(), plan.offsets.end(), std::size_t{0});
   Outcome outcome;
-  const std::string wrong = testing::check_guards(target, op, plan);
-  outcome.add(wrong.empty() ? 0 : 1, [&] { return wrong; });
+  std::string wrong = testing::check_guards(target, op, plan);
+  outcome.add(wrong.empty() ? 0 : 1, [&] { return std::move(wrong); });
   return outcome;
 }
 

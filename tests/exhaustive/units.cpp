@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <mutex>
@@ -89,7 +90,7 @@ class Progress {
   static constexpr double seconds_between_lines = 15;
   [[nodiscard]] const char* clear() const { return terminal_ ? "\r\033[K" : ""; }
   static std::string clock(double seconds) {
-    const auto whole = static_cast<long long>(seconds + 0.5);
+    const long whole = std::lround(seconds);
     std::ostringstream text;
     text << whole / 60 << (whole % 60 < 10 ? ":0" : ":") << whole % 60;
     return text.str();

@@ -29,43 +29,50 @@ std::atomic<std::int64_t> allocations{0};
 }  // namespace
 
 #if OCTAVO_COUNTS
-// NOLINTBEGIN(bugprone-reserved-identifier): GNU libc's names for what is replaced here.
-// Everything that asks the C library for memory ends in one of these, operator new too.
+// Everything that asks the C library for memory ends in one of these, operator new too. They carry
+// the library's names only for the linker: here those are declared already.
 extern "C" {
+// NOLINTBEGIN(bugprone-reserved-identifier): GNU libc's own
 void* __libc_malloc(std::size_t bytes);
 void* __libc_calloc(std::size_t count, std::size_t bytes);
 void* __libc_realloc(void* data, std::size_t bytes);
 void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+// NOLINTEND(bugprone-reserved-identifier)
 
 #pragma GCC visibility push(default)
-void* malloc(std::size_t bytes) noexcept {
+void* counted_malloc(std::size_t bytes) asm("malloc");
+void* counted_calloc(std::size_t count, std::size_t bytes) asm("calloc");
+void* counted_realloc(void* data, std::size_t bytes) asm("realloc");
+void* counted_memalign(std::size_t alignment, std::size_t bytes) asm("memalign");
+void* counted_aligned_alloc(std::size_t alignment, std::size_t bytes) asm("aligned_alloc");
+int counted_posix_memalign(void** data, std::size_t alignment,
+                           std::size_t bytes) asm("posix_memalign");
+#pragma GCC visibility pop
+
+void* counted_malloc(std::size_t bytes) {
   ++allocations;
   return __libc_malloc(bytes);
 }
-void* calloc(std::size_t count, std::size_t bytes) noexcept {
+void* counted_calloc(std::size_t count, std::size_t bytes) {
   ++allocations;
   return __libc_calloc(count, bytes);
 }
-void* realloc(void* data, std::size_t bytes) noexcept {
+void* counted_realloc(void* data, std::size_t bytes) {
   ++allocations;
   return __libc_realloc(data, bytes);
 }
-void* memalign(std::size_t alignment, std::size_t bytes) noexcept {
+void* counted_memalign(std::size_t alignment, std::size_t bytes) {
   ++allocations;
   return __libc_memalign(alignment, bytes);
 }
-void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
-  ++allocations;
-  return __libc_memalign(alignment, bytes);
+void* counted_aligned_alloc(std::size_t alignment, std::size_t bytes) {
+  return counted_memalign(alignment, bytes);
 }
-int posix_memalign(void** data, std::size_t alignment, std::size_t bytes) noexcept {
-  ++allocations;
-  *data = __libc_memalign(alignment, bytes);
+int counted_posix_memalign(void** data, std::size_t alignment, std::size_t bytes) {
+  *data = counted_memalign(alignment, bytes);
   return *data == nullptr ? ENOMEM : 0;
 }
-#pragma GCC visibility pop
 }
-// NOLINTEND(bugprone-reserved-identifier)
 #endif
 
 namespace octavo::testing {

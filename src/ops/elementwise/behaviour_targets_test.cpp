@@ -76,9 +76,10 @@ TEST_P(TargetCap, OfAStreamsCap) {
 TEST_P(TargetCap, OfAStreamsCapOnThreads) {
   const Target cap = GetParam();
   for (const Op op : all_ops)
-    expect_ran({.threads = 3, .cap = cap}, {},
-               problem_of({op, Layout::per_tensor, DType::f32, DType::s8}, {4 * 65536}),
-               expected_target(cap));
+    expect_ran(
+        {.threads = 3, .cap = cap}, {},
+        problem_of({op, Layout::per_tensor, DType::f32, DType::s8}, {std::int64_t{4} * 65536}),
+        expected_target(cap));
 }
 
 TEST_P(TargetCap, OfAPreference) {

@@ -22,22 +22,18 @@ TEST_P(Guard, NothingOutsideIsTouched) {
 INSTANTIATE_TEST_SUITE_P(All, Guard, ::testing::ValuesIn(tested([](Op) { return true; })),
                          test_name);
 
-/// Outputs too large for a cache are written past it, by other code.
 TEST_P(Guard, LargerThanCaches) {
   const auto [target, op] = GetParam();
   if (slow_machine()) GTEST_SKIP() << "too slow here";
   if (target == Target::scalar) GTEST_SKIP() << "the reference has no such code";
-  constexpr std::int64_t bytes = 9 << 20;
   const FaultNote note;
   const Stream stream = Stream::cpu({.threads = 2, .cap = target});
-  for (const auto& [element, integer] : mixed_types) {
-    const Kind kind{op, Layout::per_tensor, element, integer, Profile::torch};
-    const DType output = output_type(problem_of(kind, {1}));
-    if (is_packed(output)) continue;
-    const Problem p = problem_of(kind, {bytes * 8 / octavo::bits(output) + 5});
-    const Operands o = make_operands(p, {{0.05}, {3}}, 1);
-    const Bytes want = expected(o);
-    const auto plan = octavo::detail::ElementwisePlan::select(stream, p, {});
+  for (const Kind& kind : large_kinds(op)) {
+    const Operands once = make_operands(problem_of(kind, {10250}), {{0.05}, {3}}, 1);
+    const std::int64_t times = large_bytes / output_bytes(once.problem) + 1;
+    const Operands o = repeated(once, times);
+    const Bytes want = repeated(expected(once), times);
+    const auto plan = octavo::detail::ElementwisePlan::select(stream, o.problem, {});
     ASSERT_TRUE(plan);
     GuardedCall call(std::max({want.size(), o.input.size(), o.grad.size()}) + 64);
     FaultNote::set(digest_name(kind) + ", " + std::string(name(target)));

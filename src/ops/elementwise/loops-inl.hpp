@@ -92,11 +92,11 @@ struct Loop {
     if constexpr (Out::packed) PackNibbles(d, out_lanes, out);
   }
 
-  // What a block reads, some blocks ahead: when stores bypass the caches, the hardware alone does
-  // not look far enough. A prefetch beyond the end reads nothing.
+  // What a block reads, some blocks ahead: when as much is stored past the caches as is read, the
+  // hardware alone does not look far enough. A prefetch beyond the end reads nothing.
   template <class E>
   static HWY_INLINE void Prefetch(const typename E::Storage* from) {
-    constexpr std::uintptr_t ahead = 1024;
+    constexpr std::uintptr_t ahead = 2048;
     const auto at = reinterpret_cast<std::uintptr_t>(from) + ahead;
     for (std::uintptr_t line = 0; line < E::Bytes(max_block); line += 64)
       hwy::Prefetch(reinterpret_cast<const std::uint8_t*>(at + line));
@@ -123,7 +123,7 @@ struct Loop {
       part.scale = scale;
       part.reciprocal = reciprocal;
       part.correction = correction;
-      part.zero_point = zero_point;
+      if (p.zero_point != nullptr) part.zero_point = zero_point;
       Block(x_part, dy_part, out_part, part, false);
     } else {
       Block(x_part, dy_part, out_part, p, false);
@@ -161,8 +161,10 @@ struct Loop {
     }
     if (stream) {
       for (; i + block <= length; i += block) {
-        Prefetch<In>(x + In::Offset(i));
-        Prefetch<Grad>(dy + Grad::Offset(i));
+        if constexpr (Out::Bytes(max_block) >= In::Bytes(max_block)) {
+          Prefetch<In>(x + In::Offset(i));
+          Prefetch<Grad>(dy + Grad::Offset(i));
+        }
         Block(x + In::Offset(i), dy + Grad::Offset(i), out + Out::Offset(i), params.At(i), true);
       }
     } else {

@@ -109,16 +109,20 @@ struct Uniform {
 template <class C>
 struct PerLane {
   static constexpr bool per_lane = true;
-  static constexpr std::int64_t tile_lanes = 2048;
+  // Rows are read in pieces of this length: shorter ones lose bandwidth, longer ones cost stack.
+  static constexpr std::int64_t tile_lanes = 32768 / sizeof(C);
   struct Tile {
     bool exact = false;
+    std::int32_t least_zero_point = 0;
+    std::int32_t most_zero_point = 0;
     HWY_ALIGN C reciprocal[tile_lanes];
     HWY_ALIGN C correction[std::is_same_v<C, float> ? tile_lanes : 1];
   };
   const C* scale;
-  const C* reciprocal = nullptr;   // after Prepare
-  const C* correction = nullptr;   // after Prepare, where the tile is exact
-  const std::int32_t* zero_point;  // null: all 0
+  const C* reciprocal = nullptr;       // after Prepare
+  const C* correction = nullptr;       // after Prepare, where the tile is exact
+  const std::int32_t* zero_point;      // null: all the same
+  std::int32_t shared_zero_point = 0;  // that one
   IntRange range;
 
   PerLane(const KernelCall& call, const Span& span)
@@ -128,32 +132,42 @@ struct PerLane {
                        : call.zero_point + span.run * call.param_step + span.column),
         range(call.range) {}
 
-  // Fills the tile, unless it still holds what the run before needed.
+  // Fills the tile, unless it still holds what the run before needed. Zero points that are all the
+  // same (symmetric quantization) are not loaded again and again.
   void Prepare(const KernelCall& call, const Span& span, Tile& tile) {
+    if (span.run == 0 || call.param_step != 0) Fill(call, span, tile);
     reciprocal = tile.reciprocal;
-    if (tile.exact) correction = tile.correction;
-    if (span.run != 0 && call.param_step == 0) return;
+    if constexpr (std::is_same_v<C, float>) correction = tile.correction;
+    if (tile.least_zero_point == tile.most_zero_point) {
+      zero_point = nullptr;
+      shared_zero_point = tile.least_zero_point;
+    }
+  }
+
+  void Fill(const KernelCall& call, const Span& span, Tile& tile) const {
     C least = scale[0];
     C most = scale[0];
-    std::int32_t least_zero_point = zero_point == nullptr ? 0 : zero_point[0];
-    std::int32_t most_zero_point = least_zero_point;
     for (std::int64_t i = 0; i < span.length; ++i) {
       tile.reciprocal[i] = C(1) / scale[i];
       least = std::min(least, scale[i]);
       most = std::max(most, scale[i]);
     }
-    if (call.profile == Profile::torch) return;
     if (zero_point != nullptr) {
+      std::int32_t lowest = zero_point[0];
+      std::int32_t highest = zero_point[0];
       for (std::int64_t i = 0; i < span.length; ++i) {
-        least_zero_point = std::min(least_zero_point, zero_point[i]);
-        most_zero_point = std::max(most_zero_point, zero_point[i]);
+        lowest = std::min(lowest, zero_point[i]);
+        highest = std::max(highest, zero_point[i]);
       }
+      tile.least_zero_point = lowest;
+      tile.most_zero_point = highest;
     }
-    tile.exact = ExactQuotient(least, most, least_zero_point, most_zero_point, range);
-    if (!tile.exact) return;
-    correction = tile.correction;
-    for (std::int64_t i = 0; i < span.length; ++i)
-      tile.correction[i] = LackOf(scale[i], tile.reciprocal[i]);
+    tile.exact = call.profile == Profile::onnx &&
+                 ExactQuotient(least, most, tile.least_zero_point, tile.most_zero_point, range);
+    if constexpr (std::is_same_v<C, float>) {
+      for (std::int64_t i = 0; tile.exact && i < span.length; ++i)
+        tile.correction[i] = LackOf(scale[i], tile.reciprocal[i]);
+    }
   }
 
   [[nodiscard]] PerLane At(std::int64_t i) const {
@@ -178,7 +192,7 @@ struct PerLane {
   }
   template <class DI>
   HWY_INLINE hn::Vec<DI> ZeroPoint(DI di, size_t i) const {
-    return zero_point == nullptr ? hn::Zero(di) : hn::LoadU(di, zero_point + i);
+    return zero_point == nullptr ? hn::Set(di, shared_zero_point) : hn::LoadU(di, zero_point + i);
   }
   template <class D>
   HWY_INLINE hn::Vec<D> Bound(D d, std::int32_t q, size_t i) const {

@@ -143,6 +143,18 @@ TEST(ScaleRefusals, AnotherNumberOfThem) {
   });
 }
 
+// Left out means no shape either; a null pointer with one is a mistake.
+TEST(ScaleRefusals, ZeroPointsThatAreNotThere) {
+  for_each_plan([](const Problem& p) {
+    if (p.layout == Layout::per_tensor || !has_input(p.op)) return;
+    Attempt attempt(p);
+    attempt.at(Operand::zero_points).data = nullptr;
+    attempt.expect_refused({ErrorCode::invalid_problem, {"zero_points"}, {}});
+    attempt.at(Operand::zero_points) = {};
+    attempt.expect_accepted();
+  });
+}
+
 TEST(ScaleRefusals, ParametersThatAreNotContiguous) {
   for_each_plan([](const Problem& p) {
     for (const Operand operand : parameters_of(p))
@@ -186,6 +198,22 @@ TEST(WorkspaceRefusals, TooSmallOrMisaligned) {
       attempt.workspace = {static_cast<std::byte*>(whole.data) + offset, needed};
       attempt.expect_run_refused(
           {ErrorCode::misaligned_operand, {"workspace"}, {std::to_string(workspace_alignment)}});
+    }
+  });
+}
+
+// It is written before the output is: it must not be an argument.
+TEST(WorkspaceRefusals, OverArguments) {
+  for_each_plan([](Problem p) {
+    if (p.layout == Layout::per_tensor) return;
+    p.scale_type = DType::f64;
+    std::vector<Operand> operands = tensors_of(p);
+    for (const Operand operand : parameters_of(p)) operands.push_back(operand);
+    for (const Operand operand : operands) {
+      SCOPED_TRACE(argument_name(operand, p.op));
+      Attempt attempt(p);
+      attempt.workspace = {attempt.region(operand), 1024};
+      attempt.expect_run_refused({ErrorCode::invalid_problem, {"workspace"}, {}});
     }
   });
 }

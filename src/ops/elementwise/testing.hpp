@@ -34,12 +34,6 @@ inline constexpr std::array all_integers{DType::s8, DType::u8, DType::s4, DType:
 inline constexpr std::array all_profiles{Profile::torch, Profile::onnx};
 inline constexpr std::array all_thread_counts{1, 2, 3, 7, 16};
 
-/// Every float and every integer type once, where all of their combinations would take too long.
-inline constexpr std::array<std::pair<DType, DType>, 4> mixed_types{{{DType::f32, DType::s8},
-                                                                     {DType::f64, DType::u4},
-                                                                     {DType::f16, DType::u8},
-                                                                     {DType::bf16, DType::s4}}};
-
 #if defined(__x86_64__)
 inline constexpr std::array machine_targets{Target::scalar, Target::avx2,       Target::avxvnni,
                                             Target::avx512, Target::avx512vnni, Target::amx};
@@ -50,12 +44,15 @@ inline constexpr std::array machine_targets{Target::scalar, Target::neon, Target
 inline constexpr std::array machine_targets{Target::scalar};
 #endif
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // g++
+#define OCTAVO_SANITIZED 1
+#elif defined(__has_feature)  // clang
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define OCTAVO_SANITIZED 1
+#endif
+#endif
+#ifdef OCTAVO_SANITIZED
 inline constexpr bool sanitized = true;
-#elif defined(__has_feature)
-inline constexpr bool sanitized = __has_feature(address_sanitizer) ||
-                                  __has_feature(thread_sanitizer) ||
-                                  __has_feature(memory_sanitizer);
 #else
 inline constexpr bool sanitized = false;
 #endif

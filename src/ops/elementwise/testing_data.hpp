@@ -158,6 +158,43 @@ struct HardFloats {
   return o;
 }
 
+/// The same data over and over, along the first dimension: a large call whose answer is cheap to
+/// know. For layouts whose parameters do not go along with it.
+[[nodiscard]] inline Bytes repeated(const Bytes& bytes, std::int64_t times) {
+  Bytes all;
+  all.reserve(bytes.size() * static_cast<std::size_t>(times));
+  for (std::int64_t i = 0; i < times; ++i) all.insert(all.end(), bytes.begin(), bytes.end());
+  return all;
+}
+[[nodiscard]] inline Operands repeated(Operands o, std::int64_t times) {
+  o.problem.shape[0] *= times;
+  o.input = repeated(o.input, times);
+  o.grad = repeated(o.grad, times);
+  return o;
+}
+
+/// Outputs too large for the caches are written past them, by code of its own: more than this many
+/// bytes make sure of it.
+inline constexpr std::int64_t large_bytes = 25 << 20;
+
+/// Every float and every integer type once, where all of their combinations would take too long.
+inline constexpr std::array<std::pair<DType, DType>, 4> mixed_types{{{DType::f32, DType::s8},
+                                                                     {DType::f64, DType::u4},
+                                                                     {DType::f16, DType::u8},
+                                                                     {DType::bf16, DType::s4}}};
+
+/// One kind per pair of types, in both profiles. Packed output, which is never written that way,
+/// is replaced by its 8-bit sibling.
+[[nodiscard]] inline std::vector<Kind> large_kinds(Op op) {
+  std::vector<Kind> kinds;
+  for (auto [element, integer] : mixed_types) {
+    if (op == Op::quantize && is_packed(integer))
+      integer = integer == DType::s4 ? DType::s8 : DType::u8;
+    kinds.push_back({op, Layout::per_tensor, element, integer, all_profiles[kinds.size() % 2]});
+  }
+  return kinds;
+}
+
 /// Memory between two pages that must not be touched, for data flush against either of them or
 /// some bytes away from it.
 class GuardedMemory {
