@@ -55,7 +55,7 @@ class Shape {
     strides[i] = step;
     const std::int64_t size = shape[i];
     if (size > 0 && __builtin_mul_overflow(step, size, &step)) step = INT64_MAX;
-    if (i == shape.rank() - 1 && is_packed(dtype)) step += step % 2;
+    if (i == shape.rank() - 1 && is_packed(dtype) && step < INT64_MAX) step += step % 2;
   }
   return strides;
 }

@@ -255,7 +255,7 @@ TEST_P(Equality, LargerThanCaches) {
   if (slow_machine()) GTEST_SKIP() << "too slow here";
   if (target() == Target::scalar) GTEST_SKIP() << "the reference has no such code";
   for (const Kind& kind : large_kinds(op()))
-    for (const ShapeCase& c : {ShapeCase{Layout::per_tensor, {40 * 1025}},
+    for (const ShapeCase& c : {ShapeCase{Layout::per_tensor, {std::int64_t{40} * 1025}},
                                ShapeCase{Layout::per_channel, {4, 10249}, 1}}) {
       Kind laid_out = kind;
       laid_out.layout = c.layout;

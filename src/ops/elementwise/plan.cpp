@@ -124,8 +124,10 @@ Status check_shape(const char* argument, const ElementwiseProblem& p, const Shap
     case Layout::per_token:
     case Layout::per_group: {
       std::int64_t rows = 1;
-      for (int i = 0; i + 1 < shape.rank(); ++i) rows *= shape[i];
-      if (shape.rank() < 1 || last != p.shape[1] || rows != p.shape[0])
+      bool overflow = false;  // possible where the last size is 0
+      for (int i = 0; i + 1 < shape.rank(); ++i)
+        overflow = __builtin_mul_overflow(rows, shape[i], &rows) || overflow;
+      if (shape.rank() < 1 || last != p.shape[1] || rows != p.shape[0] || overflow)
         return mismatch(fmt::format("a shape [..., {}] with {} rows", p.shape[1], p.shape[0]));
       break;
     }

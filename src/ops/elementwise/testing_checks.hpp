@@ -44,7 +44,7 @@ class Streams {
   std::uint32_t take_trace() const { return trace_.exchange(0); }
 
  private:
-  ManyThreads many_;
+  [[maybe_unused]] ManyThreads many_;
   Target target_;
   mutable std::atomic<std::uint32_t> trace_{0};
   std::vector<Stream> streams_;
