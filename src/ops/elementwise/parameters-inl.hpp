@@ -36,19 +36,18 @@ inline constexpr float min_exact_scale = 0x1p-64F;
 inline constexpr float max_exact_scale = 0x1p64F;
 inline constexpr std::int64_t max_exact_bound = 1000;
 
-template <class C>
-bool ExactQuotient(C least_scale, C most_scale, std::int64_t least_zero_point,
-                   std::int64_t most_zero_point, IntRange range) {
-  if constexpr (std::is_same_v<C, double>) return false;
-  return least_scale >= C(min_exact_scale) && most_scale <= C(max_exact_scale) &&
-         range.min - most_zero_point >= -max_exact_bound &&
+inline bool ExactScale(float scale) {
+  return static_cast<int>(scale >= min_exact_scale) & static_cast<int>(scale <= max_exact_scale);
+}
+inline bool ExactBounds(std::int64_t least_zero_point, std::int64_t most_zero_point,
+                        IntRange range) {
+  return range.min - most_zero_point >= -max_exact_bound &&
          range.max - least_zero_point <= max_exact_bound;
 }
 
-// What the reciprocal lacks; in f64 it is not used.
-template <class C>
-C LackOf(C scale, C reciprocal) {
-  return static_cast<C>(1.0 / static_cast<double>(scale) - static_cast<double>(reciprocal));
+// What the reciprocal lacks.
+inline float LackOf(float scale, float reciprocal) {
+  return static_cast<float>(1.0 / static_cast<double>(scale) - static_cast<double>(reciprocal));
 }
 
 // A part of one run.
@@ -79,8 +78,10 @@ struct Uniform {
 
   void Prepare(const KernelCall& call, const Span& /*span*/, Tile& tile) {
     if (call.profile == Profile::torch) return;
-    correction = LackOf(scale, reciprocal);
-    tile.exact = ExactQuotient(scale, scale, zero_point, zero_point, range);
+    if constexpr (std::is_same_v<C, float>) {
+      correction = LackOf(scale, reciprocal);
+      tile.exact = ExactScale(scale) && ExactBounds(zero_point, zero_point, range);
+    }
   }
 
   [[nodiscard]] Uniform At(std::int64_t /*i*/) const { return *this; }
@@ -145,13 +146,7 @@ struct PerLane {
   }
 
   void Fill(const KernelCall& call, const Span& span, Tile& tile) const {
-    C least = scale[0];
-    C most = scale[0];
-    for (std::int64_t i = 0; i < span.length; ++i) {
-      tile.reciprocal[i] = C(1) / scale[i];
-      least = std::min(least, scale[i]);
-      most = std::max(most, scale[i]);
-    }
+    for (std::int64_t i = 0; i < span.length; ++i) tile.reciprocal[i] = C(1) / scale[i];
     if (zero_point != nullptr) {
       std::int32_t lowest = zero_point[0];
       std::int32_t highest = zero_point[0];
@@ -162,11 +157,13 @@ struct PerLane {
       tile.least_zero_point = lowest;
       tile.most_zero_point = highest;
     }
-    tile.exact = call.profile == Profile::onnx &&
-                 ExactQuotient(least, most, tile.least_zero_point, tile.most_zero_point, range);
     if constexpr (std::is_same_v<C, float>) {
-      for (std::int64_t i = 0; tile.exact && i < span.length; ++i)
+      if (call.profile == Profile::torch) return;
+      tile.exact = ExactBounds(tile.least_zero_point, tile.most_zero_point, range);
+      for (std::int64_t i = 0; i < span.length; ++i) {
+        tile.exact &= ExactScale(scale[i]);
         tile.correction[i] = LackOf(scale[i], tile.reciprocal[i]);
+      }
     }
   }
 
