@@ -15,16 +15,19 @@ namespace octavo::detail {
 class FpEnvironment {
  public:
 #if defined(__x86_64__)
-  FpEnvironment() noexcept : saved_(_mm_getcsr()) { _mm_setcsr(0x1F80U); }
+  // (Loading the register takes as long as a hundred additions; its low bits are the flags.)
+  FpEnvironment() noexcept : saved_(_mm_getcsr()) {
+    if ((saved_ & ~0x3FU) != 0x1F80U) _mm_setcsr(0x1F80U);
+  }
   ~FpEnvironment() { _mm_setcsr(saved_); }
 #else
   FpEnvironment() noexcept {
     asm volatile("mrs %0, fpcr" : "=r"(saved_));
     asm volatile("mrs %0, fpsr" : "=r"(flags_));
-    asm volatile("msr fpcr, %0" : : "r"(std::uint64_t{0}));
+    if (saved_ != 0) asm volatile("msr fpcr, %0" : : "r"(std::uint64_t{0}));
   }
   ~FpEnvironment() {
-    asm volatile("msr fpcr, %0" : : "r"(saved_));
+    if (saved_ != 0) asm volatile("msr fpcr, %0" : : "r"(saved_));
     asm volatile("msr fpsr, %0" : : "r"(flags_));
   }
 #endif

@@ -13,6 +13,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include <limits>
 #include <type_traits>
 
 #include "octavo/dtype.hpp"
@@ -170,7 +171,9 @@ HWY_INLINE void StoreShorts(V ab, V ce, std::int32_t lo, std::int32_t hi, T* p, 
   hn::Vec<decltype(d8)> v{_mm256_permutevar8x32_epi32(packed, order)};
 #endif
 #endif
-  v = hn::Min(hn::Max(v, hn::Set(d8, static_cast<T>(lo))), hn::Set(d8, static_cast<T>(hi)));
+  // (The packs have clamped to what T holds.)
+  if (lo != std::numeric_limits<T>::min() || hi != std::numeric_limits<T>::max())
+    v = hn::Min(hn::Max(v, hn::Set(d8, static_cast<T>(lo))), hn::Set(d8, static_cast<T>(hi)));
   StoreOne(d8, v, p, stream);
 }
 #endif
@@ -200,6 +203,9 @@ HWY_INLINE void StoreInts4(DI di, hn::Vec<DI> a, hn::Vec<DI> b, hn::Vec<DI> c, h
   store(c, p + 2 * n);
   store(e, p + 3 * n);
 }
+
+// Brings a cache line to the second cache: early enough, it costs the first one nothing.
+HWY_INLINE void PrefetchToL2(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 // ---- Packed nibbles, a block of 4 * Lanes(d) of them: the even index in the low nibble.
 

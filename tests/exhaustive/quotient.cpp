@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstddef>
 
+#include "numerics/quotient.hpp"
+
 namespace octavo::exhaustive {
 namespace {
 
@@ -18,9 +20,7 @@ inline float round_small(float v) {
 struct Reciprocal {
   float hi;
   float lo;
-  explicit Reciprocal(float s)
-      : hi(1.0F / s),
-        lo(static_cast<float>(1.0 / static_cast<double>(s) - static_cast<double>(hi))) {}
+  explicit Reciprocal(float s) : hi(1.0F / s), lo(numerics::reciprocal_lack(s, hi)) {}
 };
 
 inline float quotient(float x, const Reciprocal& r) { return __builtin_fmaf(x, r.hi, x * r.lo); }

@@ -1,7 +1,5 @@
-// Proof that the SIMD kernels' quotient rounds to the same integer as a division.
-//
-//     hi = RN(1 / s)      lo = RN(1 / s - hi), from a double      q = fma(x, hi, x * lo)
-//     rint(q) == rint(RN(x / s))               for |x / s| <= 1024 and 2^-64 <= s <= 2^64
+// Proof that the SIMD kernels' quotient rounds to the same integer as a division
+// (src/numerics/quotient.hpp: hi, lo and q).
 //
 // Powers of two scale through all of it without rounding: s * hi has 48 bits, so lo, where it is
 // not 0, is at least 2^-48 * hi, and neither it nor x * lo is subnormal in that range (for |x / s|

@@ -19,17 +19,22 @@ struct FakeQuantizeMath {
   static HWY_INLINE hn::Vec<D> Apply(D d, const T* from, const std::uint8_t* /*dy*/, const P& p,
                                      size_t i) {
     const auto x = LoadAs(d, from + i);
-    hn::Vec<D> v;
-    if constexpr (quotient == Quotient::exact) {
-      v = DivideGuarded<quotient>(d, x, p, i);
-    } else {
-      v = Divide<quotient>(d, x, p, i);
-    }
+    const auto scale = p.Scale(d, i);
     const auto low = p.Bound(d, p.range.min, i);
     const auto high = p.Bound(d, p.range.max, i);
+    const auto clamp = [](auto v, auto least, auto most)
+                           HWY_ATTR { return hn::Min(hn::Max(v, least), most); };
+    hn::Vec<D> v;
+    if constexpr (quotient == Quotient::exact) {
+      // The exact quotient may not overflow, so x is clamped instead of v. It comes to the same:
+      // RN(low * s) / s rounds to low, and what lies beyond it rounds to low or beyond.
+      v = Divide<quotient>(d, clamp(x, hn::Mul(low, scale), hn::Mul(high, scale)), p, i);
+    } else {
+      v = clamp(Divide<quotient>(d, x, p, i), low, high);
+    }
     // An integer has no -0: adding +0 makes it +0.
-    const auto centred = hn::Add(hn::Round(hn::Min(hn::Max(v, low), high)), hn::Zero(d));
-    return hn::IfThenElse(hn::IsNaN(x), QuietNaN(d), hn::Mul(p.Scale(d, i), centred));
+    const auto centred = hn::Add(hn::Round(v), hn::Zero(d));
+    return hn::IfThenElse(hn::IsNaN(x), QuietNaN(d), hn::Mul(scale, centred));
   }
 };
 

@@ -24,30 +24,33 @@ KernelFunction find_on(const KernelKey& key) {
   return nullptr;
 }
 
+template <Target target>
+constexpr Kernels on{find_on<target>, scan<target>};
+
 }  // namespace
 
-KernelFunction find_kernel(Target target, const KernelKey& key) {
+Kernels kernels_of(Target target) {
   switch (target) {
     case Target::scalar:
-      return find_reference(key);
+      return {find_reference, scan_reference};
 #if HWY_TARGETS & HWY_AVX2
     case Target::avx2:
-      return find_on<Target::avx2>(key);
+      return on<Target::avx2>;
 #endif
 #if HWY_TARGETS & HWY_AVX3
     case Target::avx512:
-      return find_on<Target::avx512>(key);
+      return on<Target::avx512>;
 #endif
 #if HWY_TARGETS & HWY_NEON
     case Target::neon:
-      return find_on<Target::neon>(key);
+      return on<Target::neon>;
 #endif
 #if HWY_TARGETS & HWY_SVE
     case Target::sve:
-      return find_on<Target::sve>(key);
+      return on<Target::sve>;
 #endif
     default:
-      return nullptr;
+      return {};
   }
 }
 

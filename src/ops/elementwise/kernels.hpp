@@ -25,6 +25,8 @@ struct KernelCall {
   const void* scale = nullptr;               // of the first run, in the compute type
   const std::int32_t* zero_point = nullptr;  // null: all 0
   std::int64_t param_step = 0;               // parameters between runs
+  bool same_zero_points = true;              // all of the tensor's
+  bool exact_quotient = false;  // profile onnx may divide as numerics/quotient.hpp does
   IntRange range;
   Profile profile = Profile::torch;
   bool stream_stores = false;  // write past the caches
@@ -37,6 +39,14 @@ struct KernelKey {
   bool per_lane = false;
 };
 
+/// The least and the most of some integers.
+struct Extremes {
+  std::int32_t least = 0;
+  std::int32_t most = 0;
+};
+/// Of `n` >= 1 values of 32 bits, after an "and" with `mask`.
+using ScanFunction = Extremes (*)(const void* values, std::int64_t n, std::int32_t mask);
+
 /// The kernel for `key`, or null where the target has none. Defined per target, in the files that
 /// are compiled for it.
 template <Target target>
@@ -45,10 +55,33 @@ template <Target target>
 KernelFunction find_dequantize(const KernelKey& key);
 template <Target target>
 KernelFunction find_fake_quantize(const KernelKey& key);
+template <Target target>
+Extremes scan(const void* values, std::int64_t n, std::int32_t mask);
+
+#define OCTAVO_DECLARE_KERNELS(target)                             \
+  template <>                                                      \
+  KernelFunction find_quantize<target>(const KernelKey& key);      \
+  template <>                                                      \
+  KernelFunction find_dequantize<target>(const KernelKey& key);    \
+  template <>                                                      \
+  KernelFunction find_fake_quantize<target>(const KernelKey& key); \
+  template <>                                                      \
+  Extremes scan<target>(const void* values, std::int64_t n, std::int32_t mask)
+OCTAVO_DECLARE_KERNELS(Target::avx2);
+OCTAVO_DECLARE_KERNELS(Target::avx512);
+OCTAVO_DECLARE_KERNELS(Target::neon);
+OCTAVO_DECLARE_KERNELS(Target::sve);
+#undef OCTAVO_DECLARE_KERNELS
 
 KernelFunction find_reference(const KernelKey& key);
+Extremes scan_reference(const void* values, std::int64_t n, std::int32_t mask);
 
-KernelFunction find_kernel(Target target, const KernelKey& key);
+/// What there is on a target: the kernels, or null where it has none of its own.
+struct Kernels {
+  KernelFunction (*find)(const KernelKey& key) = nullptr;
+  ScanFunction scan = nullptr;
+};
+Kernels kernels_of(Target target);
 
 /// What SIMD kernels are exact for; beyond it the reference runs.
 /// Quantize adds the zero point to values clamped to +-2^14 and saturates to 16 bits.

@@ -92,14 +92,12 @@ struct Loop {
     if constexpr (Out::packed) PackNibbles(d, out_lanes, out);
   }
 
-  // What a block reads, some blocks ahead: when as much is stored past the caches as is read, the
-  // hardware alone does not look far enough. A prefetch beyond the end reads nothing.
-  template <class E>
-  static HWY_INLINE void Prefetch(const typename E::Storage* from) {
-    constexpr std::uintptr_t ahead = 2048;
-    const auto at = reinterpret_cast<std::uintptr_t>(from) + ahead;
+  // What a block reads, `ahead` bytes before it does. A prefetch beyond the end reads nothing.
+  template <class E, class F>
+  static HWY_INLINE void Prefetch(const typename E::Storage* from, std::int64_t ahead, F&& fetch) {
+    const auto at = reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(ahead);
     for (std::uintptr_t line = 0; line < E::Bytes(max_block); line += 64)
-      hwy::Prefetch(reinterpret_cast<const std::uint8_t*>(at + line));
+      fetch(reinterpret_cast<const std::uint8_t*>(at + line));
   }
 
   // Fewer elements than a block, through the stack. Lanes past the end see harmless values.
@@ -135,6 +133,14 @@ struct Loop {
     std::memcpy(out, out_part, Out::Bytes(n));
   }
 
+  // How many runs go side by side. Those with the same parameters per lane do, to share the loads
+  // of them. (Streamed stores are aligned ones, so such runs must be aligned alike.)
+  static int Together(const KernelCall& call) {
+    const bool alike =
+        static_cast<size_t>(call.output_step) * sizeof(typename Out::Storage) % 64 == 0;
+    return P::per_lane && call.param_step == 0 && (alike || !call.stream_stores) ? max_together : 1;
+  }
+
   static HWY_INLINE void Run(const KernelCall& call, const Span& span, const P& params) {
     const auto* x = static_cast<const typename In::Storage*>(call.input) +
                     In::Offset(call.input_at + span.run * call.input_step + span.column);
@@ -142,75 +148,110 @@ struct Loop {
                      Grad::Offset(call.grad_at + span.run * call.grad_step + span.column);
     auto* out = static_cast<typename Out::Storage*>(call.output) +
                 Out::Offset(call.output_at + span.run * call.output_step + span.column);
-    const std::int64_t length = span.length;
     const auto block = static_cast<std::int64_t>(4 * hn::Lanes(D()));
-    std::int64_t i = 0;
-    bool stream = false;
-    if constexpr (!Out::packed) {
-      // Streamed stores are aligned ones: the elements before the first boundary go first.
-      const std::size_t past = reinterpret_cast<std::uintptr_t>(out) % 64;
-      const auto head = static_cast<std::int64_t>((64 - past) % 64 / sizeof(typename Out::Storage));
-      // (Blocks of packed input start on a byte.)
-      stream = call.stream_stores && length >= 2 * block && !(In::packed && head % 2 != 0);
-      while (stream && i < head) {
-        const std::int64_t n = std::min(block, head - i);
-        Part(x + In::Offset(i), dy + Grad::Offset(i), out + i, params.At(i),
-             static_cast<size_t>(n));
-        i += n;
+    const std::int64_t length = span.length;
+    const int together = P::per_lane ? span.together : 1;
+
+    // work(x, dy, out) from element i on, for each run of the span.
+    const auto each = [&](std::int64_t i, auto&& work) HWY_ATTR {
+      for (int t = 0; t < together; ++t)
+        work(x + In::Offset(t * call.input_step + i), dy + Grad::Offset(t * call.grad_step + i),
+             out + Out::Offset(t * call.output_step + i));
+    };
+    const auto parts = [&](std::int64_t i, std::int64_t end) HWY_ATTR {
+      for (; i < end; i += block) {
+        const P part = params.At(i);
+        each(i, [&](const auto* a, const auto* b, auto* c) HWY_ATTR {
+          Part(a, b, c, part, static_cast<size_t>(std::min(block, end - i)));
+        });
       }
-    }
+    };
+
+    // Streamed stores are aligned ones: the elements before the first boundary go first.
+    const std::size_t past = reinterpret_cast<std::uintptr_t>(out) % 64;
+    const auto head = static_cast<std::int64_t>((64 - past) % 64 / sizeof(typename Out::Storage));
+    // (Blocks of packed input start on a byte.)
+    const bool stream =
+        !Out::packed && call.stream_stores && length >= 2 * block && !(In::packed && head % 2 != 0);
+    std::int64_t i = 0;
     if (stream) {
-      for (; i + block <= length; i += block) {
-        if constexpr (Out::Bytes(max_block) >= In::Bytes(max_block)) {
-          Prefetch<In>(x + In::Offset(i));
-          Prefetch<Grad>(dy + Grad::Offset(i));
-        }
-        Block(x + In::Offset(i), dy + Grad::Offset(i), out + Out::Offset(i), params.At(i), true);
+      parts(0, head);
+      i = head;
+      if (together > 1) {
+        // Meanwhile the next runs come to the second cache, or the hardware would not keep up.
+        const std::int64_t x_next = together * call.input_step;
+        const std::int64_t dy_next = together * call.grad_step;
+        for (; i + block <= length; i += block)
+          each(i, [&](const auto* a, const auto* b, auto* c) HWY_ATTR {
+            Prefetch<In>(a, x_next * static_cast<std::int64_t>(In::Bytes(2)) / 2, PrefetchToL2);
+            Prefetch<Grad>(b, dy_next * static_cast<std::int64_t>(Grad::Bytes(2)) / 2,
+                           PrefetchToL2);
+            Block(a, b, c, params.At(i), true);
+          });
+      } else {
+        // When as much is stored past the caches as is read, the hardware alone does not look far
+        // enough.
+        constexpr bool prefetch = Out::Bytes(max_block) >= In::Bytes(max_block);
+        for (; i + block <= length; i += block)
+          each(i, [&](const auto* a, const auto* b, auto* c) HWY_ATTR {
+            if constexpr (prefetch) {
+              Prefetch<In>(a, 2048, hwy::Prefetch<std::uint8_t>);
+              Prefetch<Grad>(b, 2048, hwy::Prefetch<std::uint8_t>);
+            }
+            Block(a, b, c, params.At(i), true);
+          });
       }
     } else {
       for (; i + block <= length; i += block)
-        Block(x + In::Offset(i), dy + Grad::Offset(i), out + Out::Offset(i), params.At(i), false);
+        each(i, [&](const auto* a, const auto* b, auto* c)
+                    HWY_ATTR { Block(a, b, c, params.At(i), false); });
     }
-    if (i < length)
-      Part(x + In::Offset(i), dy + Grad::Offset(i), out + Out::Offset(i), params.At(i),
-           static_cast<size_t>(length - i));
+    if (i < length) parts(i, length);
   }
 };
+
+// fn(span) for all of a call. Parameters per lane come in tiles: all runs go through one before the
+// next, so that what is computed for it is computed once.
+template <class L, class P, class F>
+HWY_INLINE void ForEachSpan(const KernelCall& call, F&& fn) {
+  const int together = L::Together(call);
+  for (std::int64_t column = 0; column < call.length; column += P::tile_lanes) {
+    const std::int64_t length = std::min(P::tile_lanes, call.length - column);
+    for (std::int64_t run = 0; run < call.count;) {
+      const Span span{run, column, length, run + together <= call.count ? together : 1};
+      fn(span);
+      run += span.together;
+    }
+  }
+  if (call.stream_stores) hwy::FlushStream();
+}
 
 // A kernel without a quotient.
 template <class Math, class C, class In, class Grad, class Out, class P>
 Target LinearKernel(const KernelCall& call) {
-  for (std::int64_t run = 0; run < call.count; ++run) {
-    const Span span{run, 0, call.length};
-    Loop<Math, C, In, Grad, Out, P>::Run(call, span, P(call, span));
-  }
-  if (call.stream_stores) hwy::FlushStream();
+  using L = Loop<Math, C, In, Grad, Out, P>;
+  ForEachSpan<L, P>(call, [&](const Span& span) HWY_ATTR { L::Run(call, span, P(call, span)); });
   return this_target;
 }
 
-// A kernel with one: its form is chosen for each uniform run, and for each tile of lanes. All runs
-// go through a tile before the next, so that its reciprocals are computed once.
+// A kernel with one, in the form that the call allows.
 template <template <Quotient> class Math, class C, class In, class Grad, class Out, class P>
 Target QuotientKernel(const KernelCall& call) {
   typename P::Tile tile;
-  for (std::int64_t column = 0; column < call.length; column += P::tile_lanes) {
-    const std::int64_t length = std::min(P::tile_lanes, call.length - column);
-    for (std::int64_t run = 0; run < call.count; ++run) {
-      const Span span{run, column, length};
-      P params(call, span);
-      params.Prepare(call, span, tile);
-      if (call.profile == Profile::torch) {
-        Loop<Math<Quotient::reciprocal>, C, In, Grad, Out, P>::Run(call, span, params);
-      } else if (tile.exact) {
-        // (There is no exact form in f64.)
-        constexpr Quotient form = std::is_same_v<C, float> ? Quotient::exact : Quotient::divide;
-        Loop<Math<form>, C, In, Grad, Out, P>::Run(call, span, params);
-      } else {
-        Loop<Math<Quotient::divide>, C, In, Grad, Out, P>::Run(call, span, params);
-      }
+  using L = Loop<Math<Quotient::reciprocal>, C, In, Grad, Out, P>;
+  ForEachSpan<L, P>(call, [&](const Span& span) HWY_ATTR {
+    P params(call, span);
+    params.Prepare(call, span, tile);
+    if (call.profile == Profile::torch) {
+      L::Run(call, span, params);
+    } else if (call.exact_quotient) {
+      // (There is no exact form in f64.)
+      constexpr Quotient form = std::is_same_v<C, float> ? Quotient::exact : Quotient::divide;
+      Loop<Math<form>, C, In, Grad, Out, P>::Run(call, span, params);
+    } else {
+      Loop<Math<Quotient::divide>, C, In, Grad, Out, P>::Run(call, span, params);
     }
-  }
-  if (call.stream_stores) hwy::FlushStream();
+  });
   return this_target;
 }
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "numerics/affine.hpp"
+#include "numerics/quotient.hpp"
 #include "ops/elementwise/kernels.hpp"
 #include "simd/vector-inl.hpp"
 
@@ -24,49 +25,27 @@ using detail::KernelCall;
 
 enum class Quotient : std::uint8_t {
   reciprocal,  // x * (1 / s): profile torch
-  exact,       // as good as x / s: its rint is the same
+  exact,       // as good as x / s: its rint is the same (numerics/quotient.hpp)
   divide,      // x / s
 };
 
-// 1 / s as the sum of two floats, hi = RN(1 / s) and lo = RN(1 / s - hi), gives
-//     v = fma(x, hi, x * lo)
-// whose rint is that of x / s for these scales and |x / s| <= 1024: tests/exhaustive proves it for
-// every significand. (v itself may differ in its last bit.) Outside, kernels divide.
-inline constexpr float min_exact_scale = 0x1p-64F;
-inline constexpr float max_exact_scale = 0x1p64F;
-inline constexpr std::int64_t max_exact_bound = 1000;
-
-inline bool ExactScale(float scale) {
-  return static_cast<int>(scale >= min_exact_scale) & static_cast<int>(scale <= max_exact_scale);
-}
-inline bool ExactBounds(std::int64_t least_zero_point, std::int64_t most_zero_point,
-                        IntRange range) {
-  return range.min - most_zero_point >= -max_exact_bound &&
-         range.max - least_zero_point <= max_exact_bound;
-}
-
-// What the reciprocal lacks.
-inline float LackOf(float scale, float reciprocal) {
-  return static_cast<float>(1.0 / static_cast<double>(scale) - static_cast<double>(reciprocal));
-}
-
-// A part of one run.
+// A part of one run, or of `together` runs from that one on that have the same parameters.
 struct Span {
   std::int64_t run;
   std::int64_t column;
   std::int64_t length;
+  int together;
 };
+inline constexpr int max_together = 4;
 
 template <class C>
 struct Uniform {
   static constexpr bool per_lane = false;
   static constexpr std::int64_t tile_lanes = INT64_MAX;
-  struct Tile {
-    bool exact = false;
-  };
+  struct Tile {};
   C scale;
   C reciprocal;
-  C correction = 0;  // after Prepare
+  C correction = 0;  // after Prepare, of the exact quotient
   std::int32_t zero_point;
   IntRange range;
 
@@ -76,12 +55,9 @@ struct Uniform {
         zero_point(call.zero_point == nullptr ? 0 : call.zero_point[span.run * call.param_step]),
         range(call.range) {}
 
-  void Prepare(const KernelCall& call, const Span& /*span*/, Tile& tile) {
-    if (call.profile == Profile::torch) return;
-    if constexpr (std::is_same_v<C, float>) {
-      correction = LackOf(scale, reciprocal);
-      tile.exact = ExactScale(scale) && ExactBounds(zero_point, zero_point, range);
-    }
+  void Prepare(const KernelCall& call, const Span& /*span*/, Tile& /*tile*/) {
+    if constexpr (std::is_same_v<C, float>)
+      if (call.exact_quotient) correction = numerics::reciprocal_lack(scale, reciprocal);
   }
 
   [[nodiscard]] Uniform At(std::int64_t /*i*/) const { return *this; }
@@ -113,58 +89,37 @@ struct PerLane {
   // Rows are read in pieces of this length: shorter ones lose bandwidth, longer ones cost stack.
   static constexpr std::int64_t tile_lanes = 32768 / sizeof(C);
   struct Tile {
-    bool exact = false;
-    std::int32_t least_zero_point = 0;
-    std::int32_t most_zero_point = 0;
     HWY_ALIGN C reciprocal[tile_lanes];
     HWY_ALIGN C correction[std::is_same_v<C, float> ? tile_lanes : 1];
   };
   const C* scale;
   const C* reciprocal = nullptr;       // after Prepare
-  const C* correction = nullptr;       // after Prepare, where the tile is exact
+  const C* correction = nullptr;       // after Prepare, of the exact quotient
   const std::int32_t* zero_point;      // null: all the same
   std::int32_t shared_zero_point = 0;  // that one
   IntRange range;
 
   PerLane(const KernelCall& call, const Span& span)
       : scale(static_cast<const C*>(call.scale) + span.run * call.param_step + span.column),
-        zero_point(call.zero_point == nullptr
+        zero_point(call.same_zero_points
                        ? nullptr
                        : call.zero_point + span.run * call.param_step + span.column),
+        shared_zero_point(call.zero_point == nullptr ? 0 : call.zero_point[0]),
         range(call.range) {}
 
-  // Fills the tile, unless it still holds what the run before needed. Zero points that are all the
-  // same (symmetric quantization) are not loaded again and again.
+  // Fills the tile, unless it still holds what the run before needed.
   void Prepare(const KernelCall& call, const Span& span, Tile& tile) {
     if (span.run == 0 || call.param_step != 0) Fill(call, span, tile);
     reciprocal = tile.reciprocal;
-    if constexpr (std::is_same_v<C, float>) correction = tile.correction;
-    if (tile.least_zero_point == tile.most_zero_point) {
-      zero_point = nullptr;
-      shared_zero_point = tile.least_zero_point;
-    }
+    if (call.exact_quotient) correction = tile.correction;
   }
 
   void Fill(const KernelCall& call, const Span& span, Tile& tile) const {
     for (std::int64_t i = 0; i < span.length; ++i) tile.reciprocal[i] = C(1) / scale[i];
-    if (zero_point != nullptr) {
-      std::int32_t lowest = zero_point[0];
-      std::int32_t highest = zero_point[0];
-      for (std::int64_t i = 0; i < span.length; ++i) {
-        lowest = std::min(lowest, zero_point[i]);
-        highest = std::max(highest, zero_point[i]);
-      }
-      tile.least_zero_point = lowest;
-      tile.most_zero_point = highest;
-    }
-    if constexpr (std::is_same_v<C, float>) {
-      if (call.profile == Profile::torch) return;
-      tile.exact = ExactBounds(tile.least_zero_point, tile.most_zero_point, range);
-      for (std::int64_t i = 0; i < span.length; ++i) {
-        tile.exact &= ExactScale(scale[i]);
-        tile.correction[i] = LackOf(scale[i], tile.reciprocal[i]);
-      }
-    }
+    if constexpr (std::is_same_v<C, float>)
+      if (call.exact_quotient)
+        for (std::int64_t i = 0; i < span.length; ++i)
+          tile.correction[i] = numerics::reciprocal_lack(scale[i], tile.reciprocal[i]);
   }
 
   [[nodiscard]] PerLane At(std::int64_t i) const {

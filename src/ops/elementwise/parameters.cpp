@@ -1,12 +1,15 @@
 #include "ops/elementwise/parameters.hpp"
 
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "core/check.hpp"
 #include "core/fp_environment.hpp"
 #include "numerics/affine.hpp"
 #include "numerics/half.hpp"
+#include "numerics/quotient.hpp"
 #include "ops/elementwise/kernels.hpp"
 
 namespace octavo::detail {
@@ -26,6 +29,28 @@ bool is_good(C scale) {
   return divides ? numerics::is_divisor(scale) : numerics::is_finite(scale);
 }
 
+// Checks (and converts, unless `converted` is null) all scales, without a branch, so that it runs
+// at the speed of memory.
+template <bool divides, class C, class S>
+bool are_good(const Parameters& p, const S* scales, C* converted) {
+  bool good = true;
+  for (std::int64_t i = 0; i < p.count; ++i) {
+    const C scale = to_compute<C>(scales[i]);
+    if (converted != nullptr) converted[i] = scale;
+    good &= is_good<C, divides>(scale);
+  }
+  return good;
+}
+// What is_good says of two floats it says of all between: their bits are in order.
+template <bool divides>
+bool are_good(const Parameters& p, const float* scales, float* /*converted*/) {
+  if (p.count == 0) return true;
+  const Extremes bits =
+      p.scan(scales, p.count, divides ? -1 : std::numeric_limits<std::int32_t>::max());
+  return is_good<float, divides>(std::bit_cast<float>(bits.least)) &&
+         is_good<float, divides>(std::bit_cast<float>(bits.most));
+}
+
 // `given` is named as it came, and as it was rounded to the compute type.
 Error bad_scale(const Parameters& p, std::int64_t index, double given, double rounded) {
   const std::string scale = given == rounded || std::isnan(given)
@@ -40,17 +65,9 @@ Error bad_scale(const Parameters& p, std::int64_t index, double given, double ro
                                        expected, name(p.compute), scale, index));
 }
 
-// Checks (and converts, unless `converted` is null) all scales. The first pass has no branch, so
-// that it runs at the speed of memory.
 template <class C, class S, bool divides>
 Status scan_scales(const Parameters& p, const S* scales, C* converted) {
-  bool good = true;
-  for (std::int64_t i = 0; i < p.count; ++i) {
-    const C scale = to_compute<C>(scales[i]);
-    if (converted != nullptr) converted[i] = scale;
-    good &= is_good<C, divides>(scale);
-  }
-  if (good) return {};
+  if (are_good<divides>(p, scales, converted)) return {};
   std::int64_t i = 0;
   while (is_good<C, divides>(to_compute<C>(scales[i]))) ++i;
   return bad_scale(p, i, to_compute<double>(scales[i]),
@@ -92,20 +109,17 @@ Status prepare_scalar(Parameters& p, C& scale) {
   return good ? Status() : bad_scale(p, 0, p.scalar_scale, static_cast<double>(scale));
 }
 
-bool zero_points_beyond_simd(const Parameters& p) {
-  std::int64_t low = 0;
-  std::int64_t high = 0;
-  if (p.zero_points != nullptr) {
-    std::int32_t least = std::numeric_limits<std::int32_t>::max();
-    std::int32_t most = std::numeric_limits<std::int32_t>::min();
-    for (std::int64_t i = 0; i < p.count; ++i) {
-      least = std::min(least, p.zero_points[i]);
-      most = std::max(most, p.zero_points[i]);
-    }
-    low = least;
-    high = most;
-  }
-  const auto beyond = [&](std::int64_t limit) { return low < -limit || high > limit; };
+Extremes scan_ints(const Parameters& p, const void* values) {
+  if (p.count > 1) return p.scan(values, p.count, -1);
+  std::int32_t value = 0;
+  std::memcpy(&value, values, sizeof(value));
+  return {value, value};
+}
+
+bool are_beyond_simd(const Parameters& p) {
+  const auto beyond = [&](std::int64_t limit) {
+    return p.zero_point_range.least < -limit || p.zero_point_range.most > limit;
+  };
   switch (p.op) {
     case Op::quantize:
       return beyond(max_simd_quantize_zero_point);
@@ -124,7 +138,8 @@ bool zero_points_beyond_simd(const Parameters& p) {
 // Not inlined, so that no conversion is moved out of the environment that its caller sets.
 __attribute__((noinline)) Status prepare_here(Parameters& p, void* workspace) {
   if (p.scales == nullptr) p.zero_points = &p.scalar_zero_point;
-  if (p.count > 0) p.beyond_simd = zero_points_beyond_simd(p);
+  if (p.zero_points != nullptr && p.count > 0) p.zero_point_range = scan_ints(p, p.zero_points);
+  p.beyond_simd = are_beyond_simd(p);
   const bool wide = p.compute == DType::f64;
   if (p.scales == nullptr && p.count == 1)
     return wide ? prepare_scalar(p, p.scalar_f64) : prepare_scalar(p, p.scalar_f32);
@@ -134,6 +149,14 @@ __attribute__((noinline)) Status prepare_here(Parameters& p, void* workspace) {
 Status prepare(Parameters& p, void* workspace) {
   const FpEnvironment environment;
   return prepare_here(p, workspace);
+}
+
+bool has_exact_quotient(const Parameters& p) {
+  if (p.compute != DType::f32 || p.count == 0) return false;
+  const Extremes bits = scan_ints(p, p.prepared_scales);
+  return numerics::is_exact_scale(std::bit_cast<float>(bits.least)) &&
+         numerics::is_exact_scale(std::bit_cast<float>(bits.most)) &&
+         numerics::are_exact_bounds(p.zero_point_range.least, p.zero_point_range.most, p.range);
 }
 
 }  // namespace octavo::detail

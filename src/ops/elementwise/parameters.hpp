@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "octavo/elementwise.hpp"
+#include "ops/elementwise/kernels.hpp"
 
 namespace octavo::detail {
 
@@ -15,6 +16,7 @@ struct Parameters {
   IntRange range;
   bool divides = true;  // quantize, fake-quantize: scales must be divisors, else only finite
   std::int64_t count = 1;
+  ScanFunction scan = scan_reference;
   const void* scales = nullptr;  // null: the scalars
   double scalar_scale = 1;
   std::int32_t scalar_zero_point = 0;
@@ -22,7 +24,8 @@ struct Parameters {
 
   // As kernels want them.
   const void* prepared_scales = nullptr;  // in the compute type
-  bool beyond_simd = false;               // some zero point or bound needs the reference
+  Extremes zero_point_range;
+  bool beyond_simd = false;  // some zero point or bound needs the reference
 
   float scalar_f32 = 1;
   double scalar_f64 = 1;
@@ -34,5 +37,8 @@ struct Parameters {
 Status prepare(Parameters& parameters, void* workspace);
 /// The same, where the caller has set the floating-point environment.
 Status prepare_here(Parameters& parameters, void* workspace);
+
+/// Whether numerics/quotient.hpp divides by all of them. After prepare with a workspace.
+bool has_exact_quotient(const Parameters& parameters);
 
 }  // namespace octavo::detail

@@ -25,6 +25,13 @@ const char* element_name(const ElementwiseProblem& p) {
 }
 const char* output_name(Op op) { return is_backward(op) ? "grad_input" : "output"; }
 
+DType input_type(const ElementwiseProblem& p) {
+  return p.op == Op::dequantize ? p.integer : p.element;
+}
+DType output_type(const ElementwiseProblem& p) {
+  return p.op == Op::quantize ? p.integer : p.element;
+}
+
 Status check_types(const ElementwiseProblem& p) {
   if (!is_float(p.element))
     return unsupported(element_name(p),
@@ -157,8 +164,8 @@ struct ElementwiseAccess {
   static Status check_tensors(const ElementwisePlan& plan, const ElementwiseArgs& args) {
     const ElementwiseProblem& p = plan.problem_;
     const char* out_name = output_name(p.op);
-    const DType in_type = p.op == Op::dequantize ? p.integer : p.element;
-    const DType out_type = p.op == Op::quantize ? p.integer : p.element;
+    const DType in_type = input_type(p);
+    const DType out_type = output_type(p);
 
     const Result<Checked> out = check_output(out_name, *args.output, out_type);
     if (!out) return out.error();
@@ -211,12 +218,29 @@ struct ElementwiseAccess {
     p.range = plan.range_;
     p.count = plan.scales_;
     p.divides = plan.problem_.has_range;
+    p.scan = kernels_of(plan.sku_.target).scan;
     p.scalar_scale = args.scale;
     p.scalar_zero_point = args.zero_point;
     if (args.scales != nullptr) p.scales = args.scales->data;
     if (args.scales != nullptr && has_zero_points(args))
       p.zero_points = static_cast<const std::int32_t*>(args.zero_points->data);
     return p;
+  }
+
+  // All of a call but where its runs are.
+  static KernelCall kernel_call(const ElementwisePlan& plan, const ElementwiseArgs& args,
+                                const Parameters& parameters) {
+    KernelCall call;
+    call.input = args.input == nullptr ? nullptr : args.input->data;
+    call.grad = args.grad == nullptr ? nullptr : args.grad->data;
+    call.output = args.output->data;
+    call.scale = parameters.prepared_scales;
+    call.zero_point = parameters.zero_points;
+    call.same_zero_points = parameters.zero_point_range.least == parameters.zero_point_range.most;
+    call.range = plan.range_;
+    call.profile = plan.problem_.profile;
+    call.exact_quotient = call.profile == Profile::onnx && has_exact_quotient(parameters);
+    return call;
   }
 
   static Status run(const ElementwisePlan& plan, const Stream& stream, void* workspace,
@@ -228,16 +252,10 @@ struct ElementwiseAccess {
     work.iteration = iterate(plan.problem_, args);
     const bool reference = parameters.beyond_simd || work.iteration.odd_nibbles;
     work.kernel = (reference ? plan.reference_ : plan.kernels_)[work.iteration.per_lane ? 1 : 0];
-    work.call.input = args.input == nullptr ? nullptr : args.input->data;
-    work.call.grad = args.grad == nullptr ? nullptr : args.grad->data;
-    work.call.output = args.output->data;
-    work.call.scale = parameters.prepared_scales;
-    work.call.zero_point = parameters.zero_points;
-    work.call.range = plan.range_;
-    work.call.profile = plan.problem_.profile;
-    work.input_type = args.input == nullptr ? plan.problem_.element : args.input->dtype;
+    work.call = kernel_call(plan, args, parameters);
+    work.input_type = input_type(plan.problem_);
     work.grad_type = plan.problem_.element;
-    work.output_type = args.output->dtype;
+    work.output_type = output_type(plan.problem_);
     execute(stream, work);
     return {};
   }
@@ -248,8 +266,8 @@ struct ElementwiseAccess {
                         const ElementwiseArgs& args) {
     const ElementwiseProblem& p = plan.problem_;
     if (p.layout != Layout::per_tensor || plan.numel_ < 1 || plan.numel_ > max_small) return false;
-    const DType in_type = p.op == Op::dequantize ? p.integer : p.element;
-    const DType out_type = p.op == Op::quantize ? p.integer : p.element;
+    const DType in_type = input_type(p);
+    const DType out_type = output_type(p);
     Extent out;
     Extent in;
     if (!is_simple(*args.output, out_type, plan.numel_, out)) return false;
@@ -263,16 +281,9 @@ struct ElementwiseAccess {
     const FpEnvironment environment;
     Parameters parameters = ElementwiseAccess::parameters(plan, args);
     if (!prepare_here(parameters, nullptr)) return false;
-    KernelCall call;
-    call.input = args.input == nullptr ? nullptr : args.input->data;
-    call.grad = args.grad == nullptr ? nullptr : args.grad->data;
-    call.output = args.output->data;
+    KernelCall call = kernel_call(plan, args, parameters);
     call.count = 1;
     call.length = plan.numel_;
-    call.scale = parameters.prepared_scales;
-    call.zero_point = parameters.zero_points;
-    call.range = plan.range_;
-    call.profile = p.profile;
     const Target ran = (parameters.beyond_simd ? plan.reference_ : plan.kernels_)[0](call);
     if (stream.options().trace != nullptr)
       stream.options().trace->fetch_or(1U << static_cast<unsigned>(ran), std::memory_order_relaxed);
@@ -320,11 +331,12 @@ Result<ElementwisePlan> ElementwisePlan::select(const Stream& stream,
   plan.scales_ = sizes->scales;
   plan.scale_type_ = problem.scale_type.value_or(compute_type(problem.element));
   const auto find = [&](Target target, bool per_lane) {
-    return find_kernel(target, {problem.op, problem.element, problem.integer, per_lane});
+    return kernels_of(target).find({problem.op, problem.element, problem.integer, per_lane});
   };
   Target chosen = Target::scalar;
   for (const Target target : target_order)
-    if ((*allowed >> static_cast<unsigned>(target) & 1U) != 0 && find(target, false) != nullptr) {
+    if ((*allowed >> static_cast<unsigned>(target) & 1U) != 0 &&
+        kernels_of(target).find != nullptr) {
       chosen = target;
       break;
     }

@@ -30,10 +30,10 @@ struct QuantizeMath {
   // A whole block without a guard, or false (and nothing written) if one was needed: x86 converts
   // NaN and all that int32 cannot hold to its least value, which saturates to the least int16, and
   // so does any v that low. What saturates to the greatest int16 is beyond q_max whatever zp.
-  template <class D, class T, class P, class Q>
-      static HWY_INLINE bool Quick(D d, const T*from, const P&p, Q*to,
-                                   bool stream) requires std::is_same_v < hn::TFromD<D>,
-  float > {
+  template <class T, class P, class Q>
+  static HWY_INLINE bool Quick(hn::ScalableTag<float> d, const T* from, const P& p, Q* to,
+                               bool stream) {
+    using D = hn::ScalableTag<float>;
     const size_t n = hn::Lanes(d);
     const Ints<D> di;
     const hn::ScalableTag<std::int16_t> d16;
@@ -43,13 +43,12 @@ struct QuantizeMath {
     auto ab = hn::ReorderDemote2To(d16, ints(0), ints(n));
     auto ce = hn::ReorderDemote2To(d16, ints(2 * n), ints(3 * n));
     const auto least = hn::Set(d16, std::numeric_limits<std::int16_t>::min());
-    if (HWY_UNLIKELY(!hn::AllFalse(d16, hn::Or(hn::Eq(ab, least), hn::Eq(ce, least)))))
-      return false;
+    if (HWY_UNLIKELY(!hn::AllFalse(d16, hn::Eq(hn::Min(ab, ce), least)))) return false;
     if constexpr (P::per_lane) {
       ab = hn::SaturatedAdd(ab, hn::ReorderDemote2To(d16, p.ZeroPoint(di, 0), p.ZeroPoint(di, n)));
       ce = hn::SaturatedAdd(
           ce, hn::ReorderDemote2To(d16, p.ZeroPoint(di, 2 * n), p.ZeroPoint(di, 3 * n)));
-    } else {
+    } else if (p.zero_point != 0) {
       const auto zero_point = hn::Set(d16, static_cast<std::int16_t>(p.zero_point));
       ab = hn::SaturatedAdd(ab, zero_point);
       ce = hn::SaturatedAdd(ce, zero_point);

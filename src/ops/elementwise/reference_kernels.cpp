@@ -1,5 +1,6 @@
 // The scalar target: numerics/affine.hpp applied element by element. It is the specification, and
 // the only code that handles every parameter and any nibble offset.
+#include <algorithm>
 #include <cstring>
 
 #include "numerics/affine.hpp"
@@ -152,6 +153,20 @@ struct FindReference {
 };
 
 }  // namespace
+
+Extremes scan_reference(const void* values, std::int64_t n, std::int32_t mask) {
+  const auto at = [&](std::int64_t i) {
+    std::int32_t value = 0;
+    std::memcpy(&value, static_cast<const unsigned char*>(values) + i * 4, 4);
+    return value & mask;
+  };
+  Extremes e{at(0), at(0)};
+  for (std::int64_t i = 1; i < n; ++i) {
+    e.least = std::min(e.least, at(i));
+    e.most = std::max(e.most, at(i));
+  }
+  return e;
+}
 
 KernelFunction find_reference(const KernelKey& key) {
   return find_typed<FindReference, Uniform, PerLane>(key);
