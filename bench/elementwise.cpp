@@ -21,11 +21,13 @@ struct View {
   Layout layout;
   int axis;  // of [rows, cols]: which has its own scales; -1: none
   const char* name;
+  std::int64_t cols = 4096;  // but no fewer than four rows
 };
-constexpr std::array<View, 5> views{{
+constexpr std::array<View, 6> views{{
     {Layout::per_tensor, -1, "per_tensor"},
     {Layout::per_channel, 0, "per_channel/first"},
     {Layout::per_channel, 1, "per_channel/last"},
+    {Layout::per_channel, 1, "per_channel/last_of_64", 64},
     {Layout::per_token, 0, "per_token"},
     {Layout::per_group, 0, "per_group"},
 }};
@@ -48,7 +50,6 @@ constexpr std::array reals{DType::f32, DType::f64, DType::f16, DType::bf16};
 constexpr std::array integers{DType::s8, DType::u8, DType::s4, DType::u4};
 constexpr std::array profiles{Profile::torch, Profile::onnx};
 
-constexpr std::int64_t hidden = 4096;     // columns, but no fewer than four rows
 constexpr std::int64_t group_size = 128;  // of per_group
 
 struct Case {
@@ -286,7 +287,7 @@ void add_sizes(const Options& options, Case c) {
   const int all = Stream::cpu().threads();
   for (const auto& size : sizes) {
     c.size = size;
-    c.cols = std::min(hidden, size.elements / 4);
+    c.cols = std::min(c.view.cols, size.elements / 4);
     c.rows = size.elements / c.cols;
     for (c.threads = 1; c.threads <= all; c.threads += std::max(1, all - 1)) {
       add_case(options, c.name(),

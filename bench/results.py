@@ -8,6 +8,7 @@ LAYOUTS = {
     "per_tensor": "tensor",
     "per_channel/first": "channel, first axis",
     "per_channel/last": "channel, last axis",
+    "per_channel/last_of_64": "channel, last axis of 64",
     "per_token": "token",
     "per_group": "group of 128",
 }

@@ -10,8 +10,8 @@ namespace {
 
 // Below this many elements per thread, waking another one costs more than it saves.
 constexpr std::int64_t elements_per_thread = (max_small + 1) / 2;
-// From here on the output does not fit the caches, and reading it before overwriting it is waste.
-constexpr std::int64_t stream_bytes = 24 << 20;
+// How long rows of few channels become, about.
+constexpr std::int64_t joined_length = 1024;
 // Threads part at multiples of this within a row: whole cache lines of every type, whole bytes of
 // packed ones.
 constexpr std::int64_t row_grain = 128;
@@ -149,9 +149,55 @@ class Part {
       c.output_step = step[op_output];
       c.param_step = step[op_params];
     }
-    const Target ran = gathered_ ? run_gathered(work_, c) : work_.kernel(c);
-    ran_ |= 1U << static_cast<unsigned>(ran);
+    if (joins_rows()) {
+      run_joined(c);
+    } else {
+      note(gathered_ ? run_gathered(work_, c) : work_.kernel(c));
+    }
   }
+
+  // Short rows that follow each other and share their parameters per lane (a few channels on the
+  // last axis) are joined to longer ones, whose parameters repeat.
+  [[nodiscard]] bool joins_rows() const {
+    if (!it_.per_lane || gathered_ || it_.rank < 2 || it_.length() > joined_length / 2)
+      return false;
+    const auto& step = it_.dims[static_cast<std::size_t>(it_.rank - 2)].stride;
+    const auto follows = [&](const void* data, Operand o) {
+      return data == nullptr || step[o] == it_.length();
+    };
+    return step[op_params] == 0 && step[op_output] == it_.length() &&
+           follows(work_.call.input, op_input) && follows(work_.call.grad, op_grad);
+  }
+
+  void run_joined(const KernelCall& rows) {
+    alignas(64) unsigned char scale[joined_length * sizeof(double)];
+    alignas(64) std::int32_t zero_point[joined_length];
+    const std::int64_t together = std::min(joined_length / rows.length, rows.count);
+    KernelCall c = rows;
+    c.length = together * rows.length;
+    for (std::int64_t i = 0; i < c.length; i += rows.length) {
+      std::memcpy(scale + i * scale_bytes_, rows.scale,
+                  static_cast<std::size_t>(rows.length * scale_bytes_));
+      if (rows.zero_point != nullptr)
+        std::memcpy(zero_point + i, rows.zero_point,
+                    static_cast<std::size_t>(rows.length) * sizeof(std::int32_t));
+    }
+    c.scale = scale;
+    if (rows.zero_point != nullptr) c.zero_point = zero_point;
+    c.count = rows.count / together;
+    c.input_step = c.grad_step = c.output_step = c.length;
+    note(work_.kernel(c));
+    const std::int64_t done = c.count * c.length;
+    c.length = rows.count * rows.length - done;
+    if (c.length == 0) return;
+    c.input_at += done;
+    c.grad_at += done;
+    c.output_at += done;
+    c.count = 1;
+    note(work_.kernel(c));
+  }
+
+  void note(Target ran) { ran_ |= 1U << static_cast<unsigned>(ran); }
 
   const Work& work_;
   const Iteration& it_;

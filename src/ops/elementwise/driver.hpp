@@ -20,4 +20,7 @@ void execute(const Stream& stream, const Work& work);
 /// Up to this many elements one thread does all, and stores stay in the caches.
 inline constexpr std::int64_t max_small = (std::int64_t{1} << 17) - 1;
 
+/// From here on the output does not fit the caches, and reading it before overwriting it is waste.
+inline constexpr std::int64_t stream_bytes = std::int64_t{24} << 20;
+
 }  // namespace octavo::detail

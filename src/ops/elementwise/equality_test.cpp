@@ -103,6 +103,7 @@ struct ParameterSet {
 std::vector<ParameterSet> parameter_sets(DType element, Op op) {
   return {{ordinary_scales, ordinary_zero_points},
           {extreme_scales(element, op), ordinary_zero_points},
+          {ordinary_scales, {5}},
           {ordinary_scales, extreme_zero_points},
           {extreme_scales(element, op), extreme_zero_points}};
 }
@@ -167,6 +168,8 @@ std::vector<ShapeCase> shape_cases() {
   for (const std::int64_t n : sizes) {
     cases.push_back({Layout::per_channel, {n}});
     cases.push_back({Layout::per_channel, {3, n}, 1});
+    cases.push_back({Layout::per_channel, {n, 3}, 1});
+    cases.push_back({Layout::per_channel, {9, n}, 1});
     cases.push_back({Layout::per_channel, {3, n}, 0});
     cases.push_back({Layout::per_channel, {n, 3}, 0});
     cases.push_back({Layout::per_channel, {2, n, 5}, -2});
@@ -235,8 +238,9 @@ TEST_P(Equality, ScaleTypes) {
 
 TEST_P(Equality, Large) {
   const std::int64_t rows = slow_machine() ? 137 : 1031;
-  const std::array<ShapeCase, 6> cases{{{Layout::per_tensor, {rows * 1025}},
+  const std::array<ShapeCase, 7> cases{{{Layout::per_tensor, {rows * 1025}},
                                         {Layout::per_channel, {rows, 1025}, 0},
+                                        {Layout::per_channel, {rows * 250, 4}, 1},
                                         {Layout::per_channel, {rows / 10, 10249}, 1},
                                         {Layout::per_channel, {5, rows, 205}, 1},
                                         {Layout::per_token, {rows, 1025}},
@@ -256,7 +260,9 @@ TEST_P(Equality, LargerThanCaches) {
   if (target() == Target::scalar) GTEST_SKIP() << "the reference has no such code";
   for (const Kind& kind : large_kinds(op()))
     for (const ShapeCase& c : {ShapeCase{Layout::per_tensor, {std::int64_t{40} * 1025}},
-                               ShapeCase{Layout::per_channel, {4, 10249}, 1}}) {
+                               ShapeCase{Layout::per_channel, {4, 10249}, 1},
+                               ShapeCase{Layout::per_channel, {5, 10240}, 1},
+                               ShapeCase{Layout::per_channel, {7000, 6}, 1}}) {
       Kind laid_out = kind;
       laid_out.layout = c.layout;
       const Operands o = make_operands(problem_of(laid_out, c.shape, c.axis),

@@ -28,18 +28,22 @@ TEST_P(Guard, LargerThanCaches) {
   if (target == Target::scalar) GTEST_SKIP() << "the reference has no such code";
   const FaultNote note;
   const Stream stream = Stream::cpu({.threads = 2, .cap = target});
-  for (const Kind& kind : large_kinds(op)) {
-    const Operands once = make_operands(problem_of(kind, {10250}), {{0.05}, {3}}, 1);
-    const std::int64_t times = large_bytes / output_bytes(once.problem) + 1;
-    const Operands o = repeated(once, times);
-    const Bytes want = repeated(expected(once), times);
-    const auto plan = octavo::detail::ElementwisePlan::select(stream, o.problem, {});
-    ASSERT_TRUE(plan);
-    GuardedCall call(std::max({want.size(), o.input.size(), o.grad.size()}) + 64);
-    FaultNote::set(digest_name(kind) + ", " + std::string(name(target)));
-    for (const bool at_back : {false, true})
-      EXPECT_EQ(call.run(*plan, stream, o, want, at_back, at_back ? 0 : 8), "");
-  }
+  for (Kind kind : large_kinds(op))
+    for (const Layout layout : {Layout::per_tensor, Layout::per_channel}) {
+      kind.layout = layout;
+      const bool channels = layout == Layout::per_channel;
+      const Operands once = make_operands(
+          channels ? problem_of(kind, {5, 2048}, 1) : problem_of(kind, {10250}), {{0.05}, {3}}, 1);
+      const std::int64_t times = large_bytes / output_bytes(once.problem) + 1;
+      const Operands o = repeated(once, times);
+      const Bytes want = repeated(expected(once), times);
+      const auto plan = octavo::detail::ElementwisePlan::select(stream, o.problem, {});
+      ASSERT_TRUE(plan);
+      GuardedCall call(std::max({want.size(), o.input.size(), o.grad.size()}) + 64);
+      FaultNote::set(digest_name(kind) + ", " + std::string(name(target)));
+      for (const bool at_back : {false, true})
+        EXPECT_EQ(call.run(*plan, stream, o, want, at_back, at_back ? 0 : 8), "");
+    }
 }
 
 // The guards themselves work: an access one byte outside ends the process.

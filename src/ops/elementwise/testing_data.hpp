@@ -7,6 +7,7 @@
 #include <bit>
 #include <utility>
 
+#include "ops/elementwise/driver.hpp"
 #include "ops/elementwise/testing.hpp"
 
 namespace octavo::testing {
@@ -175,7 +176,7 @@ struct HardFloats {
 
 /// Outputs too large for the caches are written past them, by code of its own: more than this many
 /// bytes make sure of it.
-inline constexpr std::int64_t large_bytes = 25 << 20;
+inline constexpr std::int64_t large_bytes = detail::stream_bytes + (std::int64_t{1} << 20);
 
 /// Every float and every integer type once, where all of their combinations would take too long.
 inline constexpr std::array<std::pair<DType, DType>, 4> mixed_types{{{DType::f32, DType::s8},
