@@ -134,11 +134,14 @@ struct Loop {
   }
 
   // How many runs go side by side. Those with the same parameters per lane do, to share the loads
-  // of them. (Streamed stores are aligned ones, so such runs must be aligned alike.)
+  // of them. Out of cache one after another is better where the parameters stay in the first cache,
+  // and needed where the runs are not aligned alike: streamed stores are aligned ones.
   static int Together(const KernelCall& call) {
+    if (!P::per_lane || call.param_step != 0) return 1;
+    constexpr std::int64_t stays = 8192 / sizeof(C);
     const bool alike =
         static_cast<size_t>(call.output_step) * sizeof(typename Out::Storage) % 64 == 0;
-    return P::per_lane && call.param_step == 0 && (alike || !call.stream_stores) ? max_together : 1;
+    return call.stream_stores && (call.length <= stays || !alike) ? 1 : max_together;
   }
 
   static HWY_INLINE void Run(const KernelCall& call, const Span& span, const P& params) {
