@@ -1,6 +1,6 @@
 // x / s without a division, as good as one where only its rint counts.
 //
-//     hi = RN(1 / s)      lo = RN(RN(1 - s * hi) * hi)      q = fma(x, hi, x * lo)
+//     hi = RN(1 / s)      lo = RN((1 - s * hi) / s)      q = fma(x, hi, x * lo)
 //     rint(q) == rint(RN(x / s))          for |x / s| <= 1024 and 2^-64 <= s <= 2^64
 //
 // tests/exhaustive proves it for every significand. (q itself may differ in its last bit.)
@@ -16,9 +16,10 @@ inline constexpr float min_exact_scale = 0x1p-64F;
 inline constexpr float max_exact_scale = 0x1p64F;
 inline constexpr std::int64_t max_exact_bound = 1000;  // of q_min - zp and q_max - zp
 
-/// What hi lacks: lo. Inlined, to be a vector of them in a caller's loop.
+/// What hi lacks: lo. (1 - s * hi is exact. Times hi instead of divided by s, lo would be too
+/// coarse for three scales.) Inlined, to be a vector of them in a caller's loop.
 [[gnu::always_inline]] inline float reciprocal_lack(float scale, float reciprocal) {
-  return __builtin_fmaf(-reciprocal, scale, 1.0F) * reciprocal;
+  return __builtin_fmaf(-reciprocal, scale, 1.0F) / scale;
 }
 
 [[gnu::always_inline]] inline bool is_exact_scale(float scale) {

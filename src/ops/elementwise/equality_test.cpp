@@ -152,6 +152,26 @@ TEST_P(Equality, TensorParameters) {
   }
 }
 
+// Quotients so close to a tie that a correction of 1 / s which is not rounded correctly is too
+// coarse.
+TEST_P(Equality, HardQuotients) {
+  if (!has_range(op())) GTEST_SKIP() << "divides nothing";
+  struct Hard {
+    float x, scale;
+  };
+  constexpr std::array<Hard, 3> hard{
+      {{0x1p0F, 0x1.fffffep0F}, {0x1.5d991ep10F, 0x1.dcfffcp0F}, {0x1.6a3c7ep9F, 0x1.e9fffcp0F}}};
+  for (const auto& [x, scale] : hard) {
+    const Kind kind{op(), Layout::per_tensor, DType::f32, DType::s8, Profile::onnx};
+    Problem p = problem_of(kind, {1000});
+    if (!has_integer(op())) set_range(p, IntRange{-999, 999});
+    Operands o = make_operands(p, {{scale}, {0}}, 1);
+    for (std::int64_t i = 0; i < 1000; ++i)
+      store_bits(o.input.data(), 4, i, std::bit_cast<std::uint32_t>(i % 2 == 0 ? x : -x));
+    ASSERT_TRUE(testing::check(streams(), o));
+  }
+}
+
 // ---- the other granularities -------------------------------------------------------------------
 
 struct ShapeCase {
