@@ -2,11 +2,12 @@
 // This header brings all of it; each operation also has a short header of its own.
 #pragma once
 
-#include "octavo/dequantize.hpp"     // IWYU pragma: export
-#include "octavo/dtype.hpp"          // IWYU pragma: export
-#include "octavo/fake_quantize.hpp"  // IWYU pragma: export
-#include "octavo/quantize.hpp"       // IWYU pragma: export
-#include "octavo/result.hpp"         // IWYU pragma: export
-#include "octavo/sku.hpp"            // IWYU pragma: export
-#include "octavo/stream.hpp"         // IWYU pragma: export
-#include "octavo/tensor.hpp"         // IWYU pragma: export
+#include "octavo/dequantize.hpp"              // IWYU pragma: export
+#include "octavo/dtype.hpp"                   // IWYU pragma: export
+#include "octavo/dynamic_range_quantize.hpp"  // IWYU pragma: export
+#include "octavo/fake_quantize.hpp"           // IWYU pragma: export
+#include "octavo/quantize.hpp"                // IWYU pragma: export
+#include "octavo/result.hpp"                  // IWYU pragma: export
+#include "octavo/sku.hpp"                     // IWYU pragma: export
+#include "octavo/stream.hpp"                  // IWYU pragma: export
+#include "octavo/tensor.hpp"                  // IWYU pragma: export

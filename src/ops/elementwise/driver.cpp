@@ -22,12 +22,13 @@ struct Cut {
   std::int64_t column = 0;
 };
 
-Cut cut_at(const Iteration& it, int part, int parts) {
+Cut cut_at(const Iteration& it, int part, int parts, bool whole_rows) {
   const std::int64_t length = it.length();
   const std::int64_t total = it.rows * length;
   if (part == parts) return {it.rows, 0};
   const std::int64_t element = total / parts * part + std::min<std::int64_t>(part, total % parts);
-  if (it.rows_per_cut > 1) return {element / length / it.rows_per_cut * it.rows_per_cut, 0};
+  if (it.rows_per_cut > 1 || whole_rows)
+    return {element / length / it.rows_per_cut * it.rows_per_cut, 0};
   return {element / length, element % length / row_grain * row_grain};
 }
 
@@ -59,17 +60,17 @@ void gather(DType type, const void* from, std::int64_t at, std::int64_t stride, 
   }
 }
 
-Target run_gathered(const Work& work, KernelCall call) {
+}  // namespace
+
+Target run_gathered(const Work& work, const KernelCall& call) {
   const auto& inner = work.iteration.inner().stride;
   Piece input;
   Piece grad;
-  KernelCall part = call;
-  part.count = 1;
   Target ran = Target::scalar;
-  const std::size_t scale_bytes = static_cast<std::size_t>(
-      bits(compute_type(is_float(work.output_type) ? work.output_type : work.input_type)) / 8);
   for (std::int64_t run = 0; run < call.count; ++run)
     for (std::int64_t i = 0; i < call.length; i += piece) {
+      KernelCall part = call;
+      part.count = 1;
       part.length = std::min(piece, call.length - i);
       const auto source = [&](const void* data, DType type, std::int64_t at, std::int64_t stride,
                               Piece& buffer, const void*& to, std::int64_t& to_at) {
@@ -85,14 +86,14 @@ Target run_gathered(const Work& work, KernelCall call) {
       source(call.grad, work.grad_type, call.grad_at + run * call.grad_step, inner[op_grad], grad,
              part.grad, part.grad_at);
       part.output_at = call.output_at + run * call.output_step + i;
-      const std::int64_t parameter = run * call.param_step + (work.iteration.per_lane ? i : 0);
-      part.scale = static_cast<const unsigned char*>(call.scale) +
-                   static_cast<std::size_t>(parameter) * scale_bytes;
-      part.zero_point = call.zero_point == nullptr ? nullptr : call.zero_point + parameter;
+      part.skip_parameters(run * call.param_step + (work.iteration.per_lane ? i : 0),
+                           work.scale_bytes());
       ran = work.kernel(part);
     }
   return ran;
 }
+
+namespace {
 
 class Part {
  public:
@@ -103,8 +104,7 @@ class Part {
       return data == nullptr || it_.length() == 1 || inner[o] == 1;
     };
     gathered_ = !consecutive(work.call.input, op_input) || !consecutive(work.call.grad, op_grad);
-    const bool f64 = work.output_type == DType::f64 || work.input_type == DType::f64;
-    scale_bytes_ = f64 ? 8 : 4;
+    scale_bytes_ = work.scale_bytes();
   }
 
   // Runs from `from` to `to`; returns the bits of the targets that ran.
@@ -139,8 +139,7 @@ class Part {
     c.output_at = at[op_output];
     c.count = count;
     c.length = end - from.column;
-    c.scale = static_cast<const unsigned char*>(c.scale) + at[op_params] * scale_bytes_;
-    if (c.zero_point != nullptr) c.zero_point += at[op_params];
+    c.skip_parameters(at[op_params], scale_bytes_);
     c.stream_stores = stream_;
     if (it_.rank > 1) {
       const auto& step = it_.dims[static_cast<std::size_t>(it_.rank - 2)].stride;
@@ -151,6 +150,14 @@ class Part {
     }
     if (joins_rows()) {
       run_joined(c);
+    } else if (gathered_ && work_.gathered_row != nullptr) {
+      c.count = 1;
+      for (std::int64_t run = 0; run < count; ++run) {
+        note(work_.gathered_row(work_, c));
+        c.input_at += c.input_step;
+        c.output_at += c.output_step;
+        c.skip_parameters(c.param_step, scale_bytes_);
+      }
     } else {
       note(gathered_ ? run_gathered(work_, c) : work_.kernel(c));
     }
@@ -159,7 +166,8 @@ class Part {
   // Short rows that follow each other and share their parameters per lane (a few channels on the
   // last axis) are joined to longer ones, whose parameters repeat.
   [[nodiscard]] bool joins_rows() const {
-    if (!it_.per_lane || gathered_ || it_.rank < 2 || it_.length() > joined_length / 2)
+    if (work_.call.scale == nullptr || !it_.per_lane || gathered_ || it_.rank < 2 ||
+        it_.length() > joined_length / 2)
       return false;
     const auto& step = it_.dims[static_cast<std::size_t>(it_.rank - 2)].stride;
     const auto follows = [&](const void* data, Operand o) {
@@ -209,19 +217,39 @@ class Part {
 
 }  // namespace
 
-void execute(const Stream& stream, const Work& work) {
+int parts_of(const Stream& stream, const Work& work) {
+  const std::int64_t total = work.iteration.rows * work.iteration.length();
+  const int threads =
+      work.max_parts == 0 ? stream.threads() : std::min(work.max_parts, stream.threads());
+  return static_cast<int>(std::clamp<std::int64_t>(total / elements_per_thread, 1, threads));
+}
+
+namespace {
+
+void execute_part(const Stream& stream, const Work& work, int part, int parts) {
   const Iteration& it = work.iteration;
-  const std::int64_t total = it.rows * it.length();
-  const int parts =
-      static_cast<int>(std::clamp<std::int64_t>(total / elements_per_thread, 1, stream.threads()));
   const bool in_place = work.call.output == work.call.input || work.call.output == work.call.grad;
-  const bool stream_stores = !in_place && bytes_for(work.output_type, total) >= stream_bytes;
+  const bool stream_stores =
+      !in_place && bytes_for(work.output_type, it.rows * it.length()) >= stream_bytes;
+  const std::uint32_t ran = Part(work, stream_stores)
+                                .run(cut_at(it, part, parts, work.whole_rows),
+                                     cut_at(it, part + 1, parts, work.whole_rows));
+  if (stream.options().trace != nullptr)
+    stream.options().trace->fetch_or(ran, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void execute(const Stream& stream, const Work& work) {
+  const int parts = parts_of(stream, work);
   parallel(stream, parts, [&](int part) {
-    const std::uint32_t ran =
-        Part(work, stream_stores).run(cut_at(it, part, parts), cut_at(it, part + 1, parts));
-    if (stream.options().trace != nullptr)
-      stream.options().trace->fetch_or(ran, std::memory_order_relaxed);
+    if (work.ranges_per_part == 0) return execute_part(stream, work, part, parts);
+    Work own = work;
+    own.call.skip_parameters(part * work.ranges_per_part, work.scale_bytes());
+    execute_part(stream, own, part, parts);
   });
 }
+
+void execute_here(const Stream& stream, const Work& work) { execute_part(stream, work, 0, 1); }
 
 }  // namespace octavo::detail

@@ -13,9 +13,28 @@ struct Work {
   DType input_type = DType::f32;
   DType grad_type = DType::f32;
   DType output_type = DType::f32;
+  // Instead of a kernel that needs all of a row, where the input has to be gathered: for a call of
+  // one row, and two kernels for it to use.
+  Target (*gathered_row)(const Work& work, const KernelCall& call) = nullptr;
+  KernelFunction range = nullptr;
+  KernelFunction quantize = nullptr;
+  bool whole_rows = false;           // threads part between rows only
+  int max_parts = 0;                 // 0: as many as the stream has threads
+  std::int64_t ranges_per_part = 0;  // each part has so many low and high of its own
+
+  /// Bytes of a scale.
+  [[nodiscard]] std::int64_t scale_bytes() const {
+    return output_type == DType::f64 || input_type == DType::f64 ? 8 : 4;
+  }
 };
 
+/// Into how many parts, and all of them.
+int parts_of(const Stream& stream, const Work& work);
 void execute(const Stream& stream, const Work& work);
+/// All of it on this thread.
+void execute_here(const Stream& stream, const Work& work);
+/// One call whose input is gathered piece by piece.
+Target run_gathered(const Work& work, const KernelCall& call);
 
 /// Up to this many elements one thread does all, and stores stay in the caches.
 inline constexpr std::int64_t max_small = (std::int64_t{1} << 17) - 1;

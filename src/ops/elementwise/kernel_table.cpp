@@ -1,9 +1,6 @@
-// Which kernels there are. Highway decides which targets this compiler can build for.
-#include "simd/targets.hpp"
-
-#include <hwy/detect_targets.h>
-
+// Which kernels there are.
 #include "ops/elementwise/kernels.hpp"
+#include "simd/on_target.hpp"
 
 namespace octavo::detail {
 namespace {
@@ -20,38 +17,21 @@ KernelFunction find_on(const KernelKey& key) {
     case Op::fake_quantize:
     case Op::fake_quantize_backward:
       return find_fake_quantize<target>(key);
+    default:
+      return nullptr;
   }
-  return nullptr;
 }
-
-template <Target target>
-constexpr Kernels on{find_on<target>, scan<target>};
 
 }  // namespace
 
 Kernels kernels_of(Target target) {
-  switch (target) {
-    case Target::scalar:
+  return on_target(target, []<Target t>() -> Kernels {
+    if constexpr (t == Target::scalar) {
       return {find_reference, scan_reference};
-#if HWY_TARGETS & HWY_AVX2
-    case Target::avx2:
-      return on<Target::avx2>;
-#endif
-#if HWY_TARGETS & HWY_AVX3
-    case Target::avx512:
-      return on<Target::avx512>;
-#endif
-#if HWY_TARGETS & HWY_NEON
-    case Target::neon:
-      return on<Target::neon>;
-#endif
-#if HWY_TARGETS & HWY_SVE
-    case Target::sve:
-      return on<Target::sve>;
-#endif
-    default:
-      return {};
-  }
+    } else {
+      return {find_on<t>, scan<t>};
+    }
+  });
 }
 
 }  // namespace octavo::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "octavo/elementwise.hpp"
 
@@ -30,6 +31,28 @@ struct KernelCall {
   IntRange range;
   Profile profile = Profile::torch;
   bool stream_stores = false;  // write past the caches
+
+  // Of dynamic ranges, one per parameter, in the compute type: the extremes so far of range kernels
+  // (`low` is null if symmetric), or what fused kernels find out.
+  void* low = nullptr;
+  void* high = nullptr;
+  void* scale_found = nullptr;
+  std::int32_t* zero_point_found = nullptr;  // null: not wanted
+  bool symmetric = true;
+
+  /// Moves on by so many parameters.
+  void skip_parameters(std::int64_t n, std::int64_t scale_bytes) {
+    const auto skip = [&]<class Void>(Void*& p) {
+      using Byte = std::conditional_t<std::is_const_v<Void>, const unsigned char, unsigned char>;
+      if (p != nullptr) p = static_cast<Byte*>(p) + n * scale_bytes;
+    };
+    skip(scale);
+    skip(low);
+    skip(high);
+    skip(scale_found);
+    if (zero_point != nullptr) zero_point += n;
+    if (zero_point_found != nullptr) zero_point_found += n;
+  }
 };
 
 struct KernelKey {

@@ -55,6 +55,12 @@ struct Uniform {
         zero_point(call.zero_point == nullptr ? 0 : call.zero_point[span.run * call.param_step]),
         range(call.range) {}
 
+  Uniform(C s, std::int32_t zp, IntRange r)
+      : scale(s),
+        reciprocal(C(1) / s),
+        zero_point(zp),
+        range(r) {}
+
   void Prepare(const KernelCall& call, const Span& /*span*/, Tile& /*tile*/) {
     if constexpr (std::is_same_v<C, float>)
       if (call.exact_quotient) correction = numerics::reciprocal_lack(scale, reciprocal);

@@ -133,6 +133,15 @@ bool are_beyond_simd(const Parameters& p) {
   }
 }
 
+// Whether numerics/quotient.hpp divides by all of them.
+bool has_exact_quotient(const Parameters& p) {
+  if (p.compute != DType::f32 || p.count == 0) return false;
+  const Extremes bits = scan_ints(p, p.prepared_scales);
+  return numerics::is_exact_scale(std::bit_cast<float>(bits.least)) &&
+         numerics::is_exact_scale(std::bit_cast<float>(bits.most)) &&
+         numerics::are_exact_bounds(p.zero_point_range.least, p.zero_point_range.most, p.range);
+}
+
 }  // namespace
 
 // Not inlined, so that no conversion is moved out of the environment that its caller sets.
@@ -151,12 +160,11 @@ Status prepare(Parameters& p, void* workspace) {
   return prepare_here(p, workspace);
 }
 
-bool has_exact_quotient(const Parameters& p) {
-  if (p.compute != DType::f32 || p.count == 0) return false;
-  const Extremes bits = scan_ints(p, p.prepared_scales);
-  return numerics::is_exact_scale(std::bit_cast<float>(bits.least)) &&
-         numerics::is_exact_scale(std::bit_cast<float>(bits.most)) &&
-         numerics::are_exact_bounds(p.zero_point_range.least, p.zero_point_range.most, p.range);
+void set_parameters(KernelCall& call, const Parameters& p) {
+  call.scale = p.prepared_scales;
+  call.zero_point = p.zero_points;
+  call.same_zero_points = p.zero_point_range.least == p.zero_point_range.most;
+  call.exact_quotient = call.profile == Profile::onnx && has_exact_quotient(p);
 }
 
 }  // namespace octavo::detail

@@ -38,7 +38,7 @@ Status prepare(Parameters& parameters, void* workspace);
 /// The same, where the caller has set the floating-point environment.
 Status prepare_here(Parameters& parameters, void* workspace);
 
-/// Whether numerics/quotient.hpp divides by all of them. After prepare with a workspace.
-bool has_exact_quotient(const Parameters& parameters);
+/// Puts prepared parameters into a call whose profile and range are set.
+void set_parameters(KernelCall& call, const Parameters& parameters);
 
 }  // namespace octavo::detail

@@ -9,6 +9,7 @@
 #include "ops/elementwise/driver.hpp"
 #include "ops/elementwise/kernels.hpp"
 #include "ops/elementwise/parameters.hpp"
+#include "ops/elementwise/plan.hpp"
 
 namespace octavo::detail {
 namespace {
@@ -161,6 +162,10 @@ Status check_apart(const Workspace& workspace, std::size_t needed, const Element
 
 // Everything about the arguments but the values of scales and zero points.
 struct ElementwiseAccess {
+  static const ElementwiseProblem& problem(const ElementwisePlan& plan) { return plan.problem_; }
+  static IntRange range(const ElementwisePlan& plan) { return plan.range_; }
+  static std::int64_t slices(const ElementwisePlan& plan) { return plan.scales_; }
+
   static Status check_tensors(const ElementwisePlan& plan, const ElementwiseArgs& args) {
     const ElementwiseProblem& p = plan.problem_;
     const char* out_name = output_name(p.op);
@@ -234,12 +239,9 @@ struct ElementwiseAccess {
     call.input = args.input == nullptr ? nullptr : args.input->data;
     call.grad = args.grad == nullptr ? nullptr : args.grad->data;
     call.output = args.output->data;
-    call.scale = parameters.prepared_scales;
-    call.zero_point = parameters.zero_points;
-    call.same_zero_points = parameters.zero_point_range.least == parameters.zero_point_range.most;
     call.range = plan.range_;
     call.profile = plan.problem_.profile;
-    call.exact_quotient = call.profile == Profile::onnx && has_exact_quotient(parameters);
+    set_parameters(call, parameters);
     return call;
   }
 
@@ -306,6 +308,15 @@ struct ElementwiseAccess {
            (args.zero_points->data != nullptr || args.zero_points->shape.rank() > 0);
   }
 };
+
+const ElementwiseProblem& problem_of(const ElementwisePlan& plan) {
+  return ElementwiseAccess::problem(plan);
+}
+IntRange range_of(const ElementwisePlan& plan) { return ElementwiseAccess::range(plan); }
+std::int64_t slices_of(const ElementwisePlan& plan) { return ElementwiseAccess::slices(plan); }
+Status check_tensors(const ElementwisePlan& plan, const ElementwiseArgs& args) {
+  return ElementwiseAccess::check_tensors(plan, args);
+}
 
 Result<ElementwisePlan> ElementwisePlan::select(const Stream& stream,
                                                 const ElementwiseProblem& problem,

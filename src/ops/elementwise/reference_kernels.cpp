@@ -147,8 +147,9 @@ struct FindReference {
         return kernel<FakeQuantize, Plain<T>, None, Plain<T>, P>;
       case Op::fake_quantize_backward:
         return kernel<FakeQuantizeBackward, Plain<T>, Plain<T>, Plain<T>, P>;
+      default:
+        return nullptr;
     }
-    return nullptr;
   }
 };
 

@@ -357,6 +357,8 @@ void expect_as(const Operands& o, Bytes& output) {
       case Op::fake_quantize_backward:
         write(oracle.fake_quantize_backward(read(o.input, i), read(o.grad, i)));
         break;
+      default:  // not elementwise
+        break;
     }
   }
 }

@@ -1,0 +1,93 @@
+// Dynamic-range quantize: finds the range of each slice, computes its scale (and zero point), and
+// quantizes it, in one pass over memory where a slice fits the caches.
+//
+//     symmetric    m = max |x|
+//                  scale = m > 0 ? max(m / q_max, smallest normal) : 1        zero_point = 0
+//     asymmetric   lo = min(0, min x)      hi = max(0, max x)
+//                  scale = hi > lo ? max((hi - lo) / (q_max - q_min), smallest normal) : 1
+//                  zero_point = clamp(rint(q_min - lo / scale), q_min, q_max)
+//
+// and then q as in quantize.hpp. NaN and infinities take no part in the range; they quantize to
+// zero_point and to the bounds. A slice that is empty or has no finite value is as if all zero.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "octavo/elementwise.hpp"
+
+namespace octavo {
+
+enum class RangeMode : std::uint8_t {
+  symmetric = 0,   ///< to s8 and s4: zero point 0
+  asymmetric = 1,  ///< to s8, u8, s4 and u4
+};
+[[nodiscard]] std::string_view name(RangeMode mode) noexcept;
+
+struct DynamicRangeQuantizeDescriptor {
+  Shape shape;
+  RangeMode mode = RangeMode::symmetric;
+  /// What shares a scale: a row (the last dimension), the tensor, an index of `axis`, or
+  /// `group_size` consecutive elements of a row.
+  Layout scope = Layout::per_token;
+  int axis = 0;                 ///< of per_channel; negative: counted from the last
+  std::int64_t group_size = 0;  ///< of per_group; divides the last dimension
+  DType input = DType::f32;     ///< f32, f64, f16, bf16
+  DType output = DType::s8;
+  std::optional<std::int32_t> q_min = std::nullopt;  ///< default: the output type's own range
+  std::optional<std::int32_t> q_max = std::nullopt;
+  Profile profile = Profile::torch;
+};
+
+struct DynamicRangeQuantizeArgs {
+  TensorRef input;
+  TensorMut output;
+  TensorMut scales;            ///< contiguous, one per slice, in the compute type
+  TensorMut zero_points = {};  ///< s32, as many; may be left out if symmetric (they are all 0)
+};
+
+class DynamicRangeQuantizePlan {
+ public:
+  using Descriptor = DynamicRangeQuantizeDescriptor;
+  using Args = DynamicRangeQuantizeArgs;
+
+  /// Chooses a kernel, and refuses what no kernel can do.
+  static Result<DynamicRangeQuantizePlan> select(const Stream& stream, const Descriptor& descriptor,
+                                                 const PlanPreference& preference = {});
+  /// The same, with the types taken from C++: `select<float, std::int8_t>(...)`.
+  template <Element Input, Element Output>
+  static Result<DynamicRangeQuantizePlan> select(const Stream& stream, Descriptor descriptor,
+                                                 const PlanPreference& preference = {}) {
+    descriptor.input = dtype_of<Input>;
+    descriptor.output = dtype_of<Output>;
+    return select(stream, std::as_const(descriptor), preference);
+  }
+
+  /// Whether `run` would accept these arguments, and if not, why.
+  [[nodiscard]] Status can_implement(const Args& args) const;
+  /// Bytes of workspace that `run` needs; 0 per token and per group.
+  [[nodiscard]] std::size_t workspace_size() const noexcept;
+  /// Does the work; it is done when this returns. Allocates nothing.
+  Status run(const Stream& stream, Workspace workspace, const Args& args) const;
+
+  /// How many scales (and zero points) there are.
+  [[nodiscard]] std::int64_t slices() const noexcept { return slices_; }
+  [[nodiscard]] const KernelSku& sku() const noexcept { return sku_; }
+  [[nodiscard]] const PrecisionGuarantee& precision_guarantee() const noexcept {
+    return sku_.guarantee;
+  }
+
+ private:
+  friend struct DynamicRangeAccess;
+  explicit DynamicRangeQuantizePlan(const detail::ElementwisePlan& quantize)
+      : quantize_(quantize) {}
+
+  detail::ElementwisePlan quantize_;  // checks what both have in common
+  RangeMode mode_ = RangeMode::symmetric;
+  std::int64_t numel_ = 0;
+  std::int64_t slices_ = 1;
+  int parts_ = 1;  // that have ranges of their own, in the workspace
+  KernelSku sku_;
+};
+
+}  // namespace octavo

@@ -1,0 +1,257 @@
+// Dynamic ranges give the oracle's bits on every target, thread count and layout.
+#include <gtest/gtest.h>
+
+#include "ops/dynamic_range/testing.hpp"
+#include "ops/elementwise/testing_checks.hpp"
+
+namespace octavo::testing {
+namespace {
+
+struct ShapeCase {
+  Layout layout;
+  Shape shape;
+  int axis = 0;
+  std::int64_t group_size = 0;
+};
+
+class DynamicRange : public ::testing::TestWithParam<std::tuple<Target, RangeMode>> {
+ public:
+  [[nodiscard]] static RangeMode mode() { return std::get<1>(GetParam()); }
+  [[nodiscard]] const Streams& streams() const { return streams_; }
+
+  /// Whether all streams give what is wanted.
+  [[nodiscard]] bool check(const DynamicCall& c, const TensorRef* input = nullptr) const {
+    const DynamicResult want = expected(c);
+    for (const Stream& stream : streams_) {
+      DynamicResult got;
+      const std::string wrong = run(stream, c, got, input);
+      if (wrong.empty() && got == want) continue;
+      std::ostringstream text;
+      describe(text, c.problem);
+      text << ' ' << name(c.mode) << ", " << stream.threads() << " threads: ";
+      if (!wrong.empty()) {
+        text << wrong;
+      } else if (got.scales != want.scales) {
+        text << "scales differ";
+      } else if (got.zero_points != want.zero_points) {
+        text << "zero points differ";
+      } else {
+        text << "outputs differ";
+      }
+      ADD_FAILURE() << text.str();
+      return false;
+    }
+    return true;
+  }
+
+ private:
+  Streams streams_{std::get<0>(GetParam())};
+};
+
+[[nodiscard]] std::vector<std::tuple<Target, RangeMode>> targets_and_modes() {
+  std::vector<std::tuple<Target, RangeMode>> list;
+  for (const Target target : tested_targets())
+    for (const RangeMode mode : all_modes) list.emplace_back(target, mode);
+  return list;
+}
+INSTANTIATE_TEST_SUITE_P(All, DynamicRange, ::testing::ValuesIn(targets_and_modes()),
+                         [](const auto& info) {
+                           return std::string(name(std::get<0>(info.param))) + "_" +
+                                  std::string(name(std::get<1>(info.param)));
+                         });
+
+template <class F>
+void for_each_offered(RangeMode mode, Layout layout, F&& fn) {
+  for (const Kind& kind : kinds_of(Op::quantize, layout))
+    if (is_offered(mode, kind.integer)) fn(kind);
+}
+
+TEST_P(DynamicRange, Shapes) {
+  std::vector<std::int64_t> sizes{0, 1, 2, 3, 7, 16, 17, 31, 33, 64, 65, 127, 130, 257};
+  if (slow_machine()) sizes = {0, 1, 17, 67};
+  std::uint64_t seed = 0;
+  for (const std::int64_t n : sizes) {
+    std::vector<ShapeCase> cases{
+        {Layout::per_tensor, {n}},          {Layout::per_tensor, {3, n}},
+        {Layout::per_token, {n}},           {Layout::per_token, {5, n}},
+        {Layout::per_token, {n, 1}},        {Layout::per_token, {2, n, 3}},
+        {Layout::per_channel, {n}},         {Layout::per_channel, {n, 3}, 0},
+        {Layout::per_channel, {5, n}, 1},   {Layout::per_channel, {2, n, 5}, -2},
+        {Layout::per_channel, {2, 3, n}, 1}};
+    if (n > 0) {
+      cases.push_back({Layout::per_group, {2, 3 * n}, 0, n});
+      cases.push_back({Layout::per_group, {3, n}, 0, 1});
+      cases.push_back({Layout::per_group, {3, n}, 0, n});
+    }
+    for (const ShapeCase& c : cases) {
+      bool good = true;
+      for_each_offered(mode(), c.layout, [&](const Kind& kind) {
+        // Two leading dimensions are one for the oracle.
+        Problem p = problem_of(kind, c.shape, c.axis, c.group_size);
+        if (c.layout == Layout::per_tensor) p.shape = {numel(c.shape)};
+        if (c.layout == Layout::per_token)
+          p.shape = {product(c.shape, 0, c.shape.rank() - 1), c.shape[c.shape.rank() - 1]};
+        if (good) good = check(make_dynamic(p, mode(), seed++));
+      });
+      ASSERT_TRUE(good);
+    }
+  }
+}
+
+TEST_P(DynamicRange, Ranges) {
+  struct Bounds {
+    DType integer;
+    std::int32_t min, max;
+  };
+  for (const Bounds& b :
+       {Bounds{DType::s8, -127, 127}, Bounds{DType::s8, -128, 1}, Bounds{DType::s8, -3, 7},
+        Bounds{DType::s8, 0, 127}, Bounds{DType::u8, 0, 127}, Bounds{DType::u8, 1, 2},
+        Bounds{DType::s4, -7, 7}, Bounds{DType::u4, 3, 14}})
+    for (const DType element : all_floats)
+      for (const Profile profile : all_profiles) {
+        if (!is_offered(mode(), b.integer)) continue;
+        Problem p =
+            problem_of({Op::quantize, Layout::per_token, element, b.integer, profile}, {64, 37});
+        p.q_min = b.min;
+        p.q_max = b.max;
+        ASSERT_TRUE(check(make_dynamic(p, mode(), 7)));
+      }
+}
+
+// Enough for every thread; rows too long for the caches; more lanes than threads keep apart.
+TEST_P(DynamicRange, Large) {
+  const std::int64_t n = slow_machine() ? 40000 : 400000;
+  const std::array<ShapeCase, 8> cases{{{Layout::per_tensor, {n}},
+                                        {Layout::per_token, {n / 1000, 1000}},
+                                        {Layout::per_token, {2, n / 2}},
+                                        {Layout::per_group, {n / 4096, 4096}, 0, 128},
+                                        {Layout::per_channel, {2, n / 2}, 0},
+                                        {Layout::per_channel, {n / 100, 100}, 1},
+                                        {Layout::per_channel, {4, n / 4}, 1},
+                                        {Layout::per_channel, {3, n / 60, 20}, 1}}};
+  std::uint64_t seed = 0;
+  for (const ShapeCase& c : cases)
+    for (const auto& [element, integer] : mixed_types) {
+      const Kind kind{Op::quantize, c.layout, element,
+                      is_offered(mode(), integer) ? integer : DType::s8, all_profiles[seed % 2]};
+      ASSERT_TRUE(
+          check(make_dynamic(problem_of(kind, c.shape, c.axis, c.group_size), mode(), seed++)));
+    }
+}
+
+// Outputs that are written past the caches, and long rows of few channels.
+TEST_P(DynamicRange, LargerThanCaches) {
+  if (slow_machine()) GTEST_SKIP() << "too slow here";
+  for (const ShapeCase& c : {ShapeCase{Layout::per_token, {28000, 1000}},
+                             ShapeCase{Layout::per_channel, {3, 9000000}, 0}}) {
+    const Kind kind{Op::quantize, c.layout, DType::bf16, DType::s8, Profile::onnx};
+    ASSERT_TRUE(check(make_dynamic(problem_of(kind, c.shape, c.axis), mode(), 3)));
+  }
+}
+
+// Rows apart from each other, and elements too: columns of a matrix as rows.
+TEST_P(DynamicRange, Strides) {
+  constexpr std::int64_t rows = 35;
+  constexpr std::int64_t cols = 1100;
+  for (const Layout layout : all_layouts)
+    for (const DType element : {DType::f32, DType::f64, DType::bf16})
+      for (const bool transposed : {false, true})
+        for (const Profile profile : all_profiles) {
+          const DType integer = mode() == RangeMode::symmetric ? DType::s4 : DType::u4;
+          const Kind kind{Op::quantize, layout, element, integer, profile};
+          const Shape shape = layout == Layout::per_tensor ? Shape{rows * cols} : Shape{rows, cols};
+          const DynamicCall c = make_dynamic(problem_of(kind, shape, 1, 55), mode(), 11);
+          const Shape strides = transposed ? Shape{1, rows + 2} : Shape{cols + 3, 1};
+          const int bytes = bits(element) / 8;
+          Bytes spread(static_cast<std::size_t>(bytes * (rows + 3) * (cols + 3)));
+          for (std::int64_t i = 0; i < rows * cols; ++i)
+            store_bits(spread.data(), bytes, i / cols * strides[0] + i % cols * strides[1],
+                       load_bits(c.input.data(), bytes, i));
+          const TensorRef input(spread.data(), element, {rows, cols}, strides);
+          if (layout == Layout::per_tensor) {
+            // The same elements, in a shape of two dimensions.
+            DynamicCall two = c;
+            two.problem.shape = {rows, cols};
+            two.problem.layout = Layout::per_tensor;
+            ASSERT_TRUE(check(two, &input));
+          } else {
+            ASSERT_TRUE(check(c, &input));
+          }
+        }
+}
+
+// Row m of a batch equals the same row alone.
+TEST_P(DynamicRange, RowsDoNotDependOnTheirBatch) {
+  const Kind kind{Op::quantize, Layout::per_token, DType::f32, DType::s8, Profile::torch};
+  const DynamicCall batch = make_dynamic(problem_of(kind, {64, 333}), mode(), 5);
+  const Stream stream = Stream::cpu({.threads = 3, .cap = streams().target()});
+  DynamicResult all;
+  ASSERT_EQ(run(stream, batch, all), "");
+  for (std::size_t row = 0; row < 64; ++row) {
+    DynamicCall one{problem_of(kind, {1, 333}), mode(), {}};
+    const auto* from = batch.input.data() + row * 333 * 4;
+    one.input.assign(from, from + 333 * 4);
+    DynamicResult alone;
+    ASSERT_EQ(run(stream, one, alone), "");
+    EXPECT_TRUE(std::equal(alone.output.begin(), alone.output.end(),
+                           all.output.begin() + static_cast<std::ptrdiff_t>(row * 333)));
+    EXPECT_TRUE(std::equal(alone.scales.begin(), alone.scales.end(),
+                           all.scales.begin() + static_cast<std::ptrdiff_t>(row * 4)));
+    EXPECT_EQ(alone.zero_points[0], all.zero_points[row]);
+  }
+}
+
+TEST_P(DynamicRange, RunsOnTheTargetItNames) {
+  const Kind kind{Op::quantize, Layout::per_token, DType::f32, DType::s8, Profile::torch};
+  const DynamicCall c = make_dynamic(problem_of(kind, {4, 100}), mode(), 5);
+  streams().take_trace();
+  for (const Stream& stream : streams()) {
+    const auto plan = DynamicRangeQuantizePlan::select(stream, descriptor_of(c));
+    ASSERT_TRUE(plan);
+    EXPECT_EQ(plan->sku().target, streams().target());
+    EXPECT_EQ(plan->sku().category, Category::dynamic_range);
+    DynamicResult got;
+    EXPECT_EQ(run(stream, c, got), "");
+    EXPECT_EQ(streams().take_trace(), 1U << static_cast<unsigned>(streams().target()));
+  }
+}
+
+// ---- what a caller sees ------------------------------------------------------------------------
+
+TEST(DynamicRangeValues, Symmetric) {
+  const Stream stream = Stream::cpu({.threads = 1});
+  const std::vector<float> x{-1, 0.5F, 127, 2, INFINITY, -INFINITY, NAN, 0, 0};
+  std::vector<std::int8_t> q(9);
+  std::vector<float> scales(3);
+  const auto plan = DynamicRangeQuantizePlan::select<float, std::int8_t>(stream, {.shape = {3, 3}});
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->workspace_size(), 0U);
+  EXPECT_EQ(plan->slices(), 3);
+  ASSERT_TRUE(
+      plan->run(stream, {}, {.input = {x, {3, 3}}, .output = {q, {3, 3}}, .scales = scales}));
+  EXPECT_EQ(scales, (std::vector<float>{1, 2.0F / 127, 1}));
+  EXPECT_EQ(q, (std::vector<std::int8_t>{-1, 0, 127, 127, 127, -128, 0, 0, 0}));
+}
+
+TEST(DynamicRangeValues, AsymmetricIsOnnxDynamicQuantizeLinear) {
+  const Stream stream = Stream::cpu({.threads = 1});
+  const std::vector<float> x{0, 2, -3, -2.5F, 1.34F, 0.5F};
+  std::vector<std::uint8_t> q(6);
+  std::vector<float> scale(1);
+  std::vector<std::int32_t> zero_point(1);
+  const auto plan =
+      DynamicRangeQuantizePlan::select<float, std::uint8_t>(stream, {.shape = {6},
+                                                                     .mode = RangeMode::asymmetric,
+                                                                     .scope = Layout::per_tensor,
+                                                                     .profile = Profile::onnx});
+  ASSERT_TRUE(plan);
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  ASSERT_TRUE(plan->run(stream, workspace,
+                        {.input = x, .output = q, .scales = scale, .zero_points = zero_point}));
+  EXPECT_EQ(q, (std::vector<std::uint8_t>{153, 255, 0, 26, 221, 179}));
+  EXPECT_EQ(scale[0], 5.0F / 255);
+  EXPECT_EQ(zero_point[0], 153);
+}
+
+}  // namespace
+}  // namespace octavo::testing

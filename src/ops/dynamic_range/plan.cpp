@@ -1,0 +1,396 @@
+// The plan of dynamic-range quantize: select, check, run.
+//
+// Slices that are runs of consecutive elements (tokens, groups, channels of the first axis) go
+// through a fused kernel, one after another. All others take two passes: ranges, each part its own,
+// in the workspace; then the elementwise quantize.
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.hpp"
+#include "core/parallel.hpp"
+#include "core/target.hpp"
+#include "numerics/dynamic_range.hpp"
+#include "octavo/dynamic_range_quantize.hpp"
+#include "ops/dynamic_range/kernels.hpp"
+#include "ops/elementwise/driver.hpp"
+#include "ops/elementwise/parameters.hpp"
+#include "ops/elementwise/plan.hpp"
+
+namespace octavo {
+namespace {
+
+using detail::invalid;
+using detail::unsupported;
+
+// Beyond this many slices the threads share one array of ranges, or do without each other.
+constexpr std::int64_t max_shared_slices = 16384;
+// Elements of a row that no longer fits the second cache, about.
+constexpr std::int64_t long_row = std::int64_t{1} << 18;
+
+Result<detail::ElementwiseProblem> to_problem(const DynamicRangeQuantizeDescriptor& d) {
+  detail::ElementwiseProblem p;
+  p.op = Op::quantize;
+  p.layout = d.scope;
+  p.element = d.input;
+  p.integer = d.output;
+  p.q_min = d.q_min;
+  p.q_max = d.q_max;
+  p.profile = d.profile;
+  p.axis = d.axis;
+  p.group_size = d.group_size;
+  const Result<std::int64_t> numel = detail::count_elements("shape", d.shape);
+  if (!numel) return numel.error();
+  switch (d.scope) {
+    case Layout::per_tensor:
+      p.shape = {*numel};
+      return p;
+    case Layout::per_channel:
+      p.shape = d.shape;
+      return p;
+    case Layout::per_token:
+    case Layout::per_group: {
+      if (d.shape.rank() == 0)
+        return invalid("shape", "expected rows (a rank of at least 1), got []");
+      std::int64_t rows = 1;
+      for (int i = 0; i + 1 < d.shape.rank(); ++i)
+        if (__builtin_mul_overflow(rows, d.shape[i], &rows))
+          return invalid("shape", fmt::format("expected fewer than 2^63 rows, got {}",
+                                              detail::to_string(d.shape)));
+      p.shape = {rows, d.shape[d.shape.rank() - 1]};
+      return p;
+    }
+  }
+  return unsupported("scope", fmt::format("expected per_tensor, per_channel, per_token or "
+                                          "per_group, got {}",
+                                          static_cast<int>(d.scope)));
+}
+
+Status check_mode(const DynamicRangeQuantizeDescriptor& d, IntRange range) {
+  switch (d.mode) {
+    case RangeMode::symmetric:
+      if (d.output != DType::s8 && d.output != DType::s4)
+        return unsupported("output", fmt::format("expected s8 or s4 in mode symmetric, got {}; use "
+                                                 "mode asymmetric",
+                                                 name(d.output)));
+      if (range.max <= 0)
+        return invalid("q_max",
+                       fmt::format("expected more than 0 in mode symmetric, got {}", range.max));
+      return {};
+    case RangeMode::asymmetric:
+      if (range.max <= range.min)
+        return invalid("q_max", fmt::format("expected more than q_min ({}) in mode asymmetric, got "
+                                            "{}",
+                                            range.min, range.max));
+      return {};
+  }
+  return unsupported(
+      "mode", fmt::format("expected symmetric or asymmetric, got {}", static_cast<int>(d.mode)));
+}
+
+template <class C>
+void find_parameters(const detail::KernelCall& call, std::int64_t slices, int parts,
+                     std::int64_t first, std::int64_t last) {
+  for (std::int64_t i = first; i < last; ++i) {
+    numerics::Range<C> range;
+    for (int part = 0; part < parts; ++part) {
+      const std::int64_t at = part * slices + i;
+      range.high = std::max(range.high, static_cast<const C*>(call.high)[at]);
+      if (!call.symmetric) range.low = std::min(range.low, static_cast<const C*>(call.low)[at]);
+    }
+    const auto found = numerics::range_parameters(range, call.symmetric, call.range);
+    static_cast<C*>(call.scale_found)[i] = found.scale;
+    if (call.zero_point_found != nullptr) call.zero_point_found[i] = found.zero_point;
+  }
+}
+
+// What a fused kernel does, for a row whose elements have to be gathered: twice, piece by piece.
+template <class C>
+Target fuse_gathered(const detail::Work& work, const detail::KernelCall& call) {
+  C low = 0;
+  C high = 0;
+  detail::Work step = work;
+  detail::KernelCall c = call;
+  c.low = call.symmetric ? nullptr : &low;
+  c.high = &high;
+  step.kernel = work.range;
+  detail::run_gathered(step, c);
+  find_parameters<C>(c, 1, 1, 0, 1);
+  c.scale = call.scale_found;
+  c.zero_point = call.symmetric ? nullptr : call.zero_point_found;
+  step.kernel = work.quantize;
+  return detail::run_gathered(step, c);
+}
+
+}  // namespace
+
+std::string_view name(RangeMode mode) noexcept {
+  switch (mode) {
+    case RangeMode::symmetric:
+      return "symmetric";
+    case RangeMode::asymmetric:
+      return "asymmetric";
+  }
+  return "unknown";
+}
+
+struct DynamicRangeAccess {
+  using Plan = DynamicRangeQuantizePlan;
+  using Args = DynamicRangeQuantizeArgs;
+
+  const Plan& plan;
+  const Args& args;
+  const detail::ElementwiseProblem& problem = detail::problem_of(plan.quantize_);
+  const bool wide = problem.element == DType::f64;
+  const bool symmetric = plan.mode_ == RangeMode::symmetric;
+  const TensorRef scales = args.scales;
+  const TensorRef zero_points = args.zero_points;
+
+  [[nodiscard]] bool has_zero_points() const {
+    return args.zero_points.data != nullptr || args.zero_points.shape.rank() > 0;
+  }
+
+  [[nodiscard]] std::int32_t* found_zero_points() const {
+    return has_zero_points() ? static_cast<std::int32_t*>(args.zero_points.data) : nullptr;
+  }
+
+  [[nodiscard]] detail::ElementwiseArgs elementwise_args() const {
+    detail::ElementwiseArgs e;
+    e.input = &args.input;
+    e.output = &args.output;
+    e.scales = &scales;
+    if (has_zero_points()) e.zero_points = &zero_points;
+    return e;
+  }
+
+  [[nodiscard]] Status check() const {
+    if (!symmetric && !has_zero_points())
+      return invalid("zero_points",
+                     fmt::format("expected {} of s32 in mode asymmetric, got none", plan.slices_));
+    if (Status s = detail::check_tensors(plan.quantize_, elementwise_args()); !s) return s;
+    // They are written too: nothing else may lie there.
+    const auto extent = [](const char* argument, const TensorMut& t) {
+      return detail::check_output(argument, t, t.dtype);
+    };
+    const Result<detail::Checked> input =
+        detail::check_input("input", args.input, args.input.dtype);
+    if (!input) return input.error();
+    const Result<detail::Checked> scale = extent("scales", args.scales);
+    if (!scale) return scale.error();
+    const auto apart = [](const char* argument, const detail::Checked& a, const char* other,
+                          const detail::Checked& b) -> Status {
+      if (!a.extent.overlaps(b.extent)) return {};
+      return invalid(argument, fmt::format("expected memory apart from {}, got an overlap", other));
+    };
+    if (Status s = apart("scales", *scale, "input", *input); !s) return s;
+    if (!has_zero_points()) return {};
+    const Result<detail::Checked> zero_point = extent("zero_points", args.zero_points);
+    if (!zero_point) return zero_point.error();
+    if (Status s = apart("zero_points", *zero_point, "input", *input); !s) return s;
+    return apart("zero_points", *zero_point, "scales", *scale);
+  }
+
+  [[nodiscard]] Status check_workspace(const Workspace& workspace) const {
+    const std::size_t needed = plan.workspace_size();
+    if (Status s = detail::check_workspace(workspace, needed); !s) return s;
+    if (needed == 0) return {};
+    const auto begin = reinterpret_cast<std::uintptr_t>(workspace.data);
+    const detail::Extent extent{begin, begin + needed};
+    const auto overlaps = [&](const TensorRef& t) {
+      const Result<detail::Checked> checked = detail::check_input("", t, t.dtype);
+      return checked && checked->extent.overlaps(extent);
+    };
+    if (overlaps(args.input) || overlaps(args.output) || overlaps(scales) ||
+        (has_zero_points() && overlaps(zero_points)))
+      return invalid("workspace", "expected memory apart from every argument, got an overlap");
+    return {};
+  }
+
+  [[nodiscard]] detail::Work work() const {
+    detail::Work w;
+    const detail::ElementwiseArgs e = elementwise_args();
+    w.iteration = detail::iterate(problem, e);
+    w.input_type = problem.element;
+    w.output_type = problem.integer;
+    w.call.input = args.input.data;
+    w.call.output = args.output.data;
+    w.call.range = detail::range_of(plan.quantize_);
+    w.call.profile = problem.profile;
+    w.call.symmetric = symmetric;
+    w.call.scale_found = args.scales.data;
+    w.call.zero_point_found = found_zero_points();
+    return w;
+  }
+
+  [[nodiscard]] detail::KernelKey key(bool per_lane) const {
+    return {Op::quantize, problem.element, problem.integer, per_lane};
+  }
+
+  // Slices without an element, too, have parameters.
+  void find_all(const Stream& stream, const detail::KernelCall& ranges, int parts) const {
+    const std::int64_t slices = plan.slices_;
+    const int finders =
+        static_cast<int>(std::clamp<std::int64_t>(slices / 4096, 1, stream.threads()));
+    detail::parallel(stream, finders, [&](int part) {
+      const std::int64_t first = slices / finders * part;
+      const std::int64_t last = part + 1 == finders ? slices : slices / finders * (part + 1);
+      wide ? find_parameters<double>(ranges, slices, parts, first, last)
+           : find_parameters<float>(ranges, slices, parts, first, last);
+    });
+  }
+
+  // A slice for each row.
+  void run_rows(const Stream& stream, detail::Work w, Target target) const {
+    const auto kernels = detail::dynamic_range_kernels_of(target);
+    w.kernel = kernels.find_fused(key(false));
+    w.range = kernels.find_range(key(false));
+    w.quantize = detail::kernels_of(target).find(key(false));
+    w.gathered_row = wide ? fuse_gathered<double> : fuse_gathered<float>;
+    w.whole_rows = true;
+    detail::execute(stream, w);
+  }
+
+  // Ranges first, then quantize.
+  void run_passes(const Stream& stream, const detail::Work& base, Target target,
+                  void* workspace) const {
+    const std::int64_t slices = plan.slices_;
+    const auto bytes = static_cast<std::size_t>(plan.parts_ * slices * base.scale_bytes());
+    std::memset(workspace, 0, symmetric ? bytes : 2 * bytes);
+    detail::Work w = base;
+    const bool per_lane = w.iteration.per_lane;
+    w.kernel = detail::dynamic_range_kernels_of(target).find_range(key(per_lane));
+    w.call.output = nullptr;
+    w.call.high = workspace;
+    if (!symmetric) w.call.low = static_cast<unsigned char*>(workspace) + bytes;
+    detail::KernelCall ranges = w.call;
+    w.call.scale_found = nullptr;
+    w.call.zero_point_found = nullptr;
+    w.max_parts = plan.parts_;
+    w.ranges_per_part = slices;
+    if (per_lane && plan.parts_ == 1) {
+      run_columns(stream, w);
+    } else {
+      detail::execute(stream, w);
+    }
+    find_all(stream, ranges, plan.parts_);
+
+    detail::Parameters p;
+    p.compute = p.scale_type = compute_type(problem.element);
+    p.range = base.call.range;
+    p.count = slices;
+    p.scan = detail::kernels_of(target).scan;
+    p.scales = args.scales.data;
+    if (!symmetric) p.zero_points = base.call.zero_point_found;
+    (void)detail::prepare(p, nullptr);  // (what was found is a scale)
+    w = base;
+    w.kernel = detail::kernels_of(target).find(key(per_lane));
+    w.call.scale_found = nullptr;
+    w.call.zero_point_found = nullptr;
+    detail::set_parameters(w.call, p);
+    detail::execute(stream, w);
+  }
+
+  // Too many lanes for ranges of each part's own: the parts share them out instead.
+  static void run_columns(const Stream& stream, const detail::Work& w) {
+    constexpr std::int64_t grain = 1024;
+    const std::int64_t length = w.iteration.length();
+    const std::int64_t grains = (length + grain - 1) / grain;
+    const int parts = static_cast<int>(std::clamp<std::int64_t>(grains, 1, stream.threads()));
+    detail::parallel(stream, parts, [&](int part) {
+      const std::int64_t first = grains * part / parts * grain;
+      const std::int64_t last = std::min(length, grains * (part + 1) / parts * grain);
+      detail::Work own = w;
+      detail::Iteration::Dim& inner =
+          own.iteration.dims[static_cast<std::size_t>(own.iteration.rank - 1)];
+      inner.size = last - first;
+      own.call.input = static_cast<const unsigned char*>(w.call.input) +
+                       first * inner.stride[detail::op_input] * bits(w.input_type) / 8;
+      own.call.skip_parameters(first, w.scale_bytes());
+      detail::execute_here(stream, own);
+    });
+  }
+
+  void run(const Stream& stream, void* workspace) const {
+    if (plan.slices_ == 0) return;
+    if (plan.numel_ == 0) {
+      detail::KernelCall none;
+      none.range = detail::range_of(plan.quantize_);
+      none.symmetric = symmetric;
+      none.scale_found = args.scales.data;
+      none.zero_point_found = found_zero_points();
+      return find_all(stream, none, 0);
+    }
+    detail::Work w = work();
+    detail::Iteration& it = w.iteration;
+    // Slices of one element lie along the lanes; they are rows all the same.
+    if (it.per_lane && plan.slices_ == plan.numel_) {
+      it.odd_nibbles = is_packed(problem.integer);
+      if (it.odd_nibbles) it.rows_per_cut = it.length();
+      it.rows *= it.length();
+      it.dims[static_cast<std::size_t>(it.rank++)] = {1, {1, 1, 1, 0}};
+      it.per_lane = false;
+    }
+    // Runs that start within a byte are the reference's.
+    const Target target = it.odd_nibbles ? Target::scalar : plan.sku_.target;
+    const bool rows = !it.per_lane && it.rows == plan.slices_;
+    // Rows that are few and long are better shared out among the threads.
+    const bool long_rows = plan.workspace_size() > 0 && it.length() > long_row &&
+                           plan.slices_ < 8 * std::int64_t{stream.threads()};
+    if (rows && !long_rows) {
+      run_rows(stream, w, target);
+    } else {
+      run_passes(stream, w, target, workspace);
+    }
+  }
+};
+
+Result<DynamicRangeQuantizePlan> DynamicRangeQuantizePlan::select(
+    const Stream& stream, const Descriptor& descriptor, const PlanPreference& preference) {
+  const auto problem = to_problem(descriptor);
+  if (!problem) return problem.error();
+  PlanPreference rest = preference;
+  rest.max_workspace_bytes = std::nullopt;
+  const auto quantize = detail::ElementwisePlan::select(stream, *problem, rest);
+  if (!quantize) return quantize.error();
+  if (Status s = check_mode(descriptor, detail::range_of(*quantize)); !s) return s.error();
+
+  DynamicRangeQuantizePlan plan(*quantize);
+  plan.mode_ = descriptor.mode;
+  plan.numel_ = *detail::count_elements("shape", problem->shape);
+  plan.slices_ = detail::slices_of(*quantize);
+  plan.parts_ = plan.slices_ > max_shared_slices ? 1 : stream.threads();
+  plan.sku_ = quantize->sku();
+  plan.sku_.category = Category::dynamic_range;
+  plan.sku_.op = descriptor.mode == RangeMode::symmetric ? Op::dynamic_range_quantize
+                                                         : Op::dynamic_range_quantize_asymmetric;
+  if (preference.max_workspace_bytes && plan.workspace_size() > *preference.max_workspace_bytes)
+    return Error(ErrorCode::workspace_too_small, "max_workspace_bytes",
+                 fmt::format("max_workspace_bytes: expected at least {} (for the ranges of {} "
+                             "slices on {} threads), got {}",
+                             plan.workspace_size(), plan.slices_, plan.parts_,
+                             *preference.max_workspace_bytes),
+                 static_cast<std::int64_t>(plan.workspace_size()),
+                 static_cast<std::int64_t>(*preference.max_workspace_bytes));
+  return plan;
+}
+
+std::size_t DynamicRangeQuantizePlan::workspace_size() const noexcept {
+  const auto& problem = detail::problem_of(quantize_);
+  if (problem.layout == Layout::per_token || problem.layout == Layout::per_group) return 0;
+  return static_cast<std::size_t>(parts_ * slices_) * (mode_ == RangeMode::symmetric ? 1 : 2) *
+         static_cast<std::size_t>(bits(compute_type(problem.element)) / 8);
+}
+
+Status DynamicRangeQuantizePlan::can_implement(const Args& args) const {
+  return DynamicRangeAccess{*this, args}.check();
+}
+
+Status DynamicRangeQuantizePlan::run(const Stream& stream, Workspace workspace,
+                                     const Args& args) const {
+  const DynamicRangeAccess access{*this, args};
+  if (Status s = access.check(); !s) return s;
+  if (Status s = access.check_workspace(workspace); !s) return s;
+  access.run(stream, workspace.data);
+  return {};
+}
+
+}  // namespace octavo
