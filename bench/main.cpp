@@ -104,6 +104,7 @@ int run(int argc, char** argv) {
 
   if (!options.list) state_facts();
   add_elementwise(options);
+  add_dynamic_range(options);
   if (options.list) return 0;
   Reporter reporter;
   if (benchmark::RunSpecifiedBenchmarks(&reporter)) return 0;

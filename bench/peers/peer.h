@@ -11,7 +11,8 @@ extern "C" {
 #endif
 
 /* One elementwise operation on [rows, cols], with one scale and zero point, or with one for each
-   index of `axis`. Finer layouts are folded into this shape: a group is a row. */
+   index of `axis`. Finer layouts are folded into this shape: a group is a row. Dynamic ranges are
+   per row, and have no scales here. */
 struct octavo_peer_elementwise {
   int op;
   int real;    /* the float type */

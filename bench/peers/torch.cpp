@@ -121,6 +121,14 @@ Task fake_quantize_backward(const Elementwise& e, const at::Tensor& x, const at:
       [=] { return at::fake_quantize_per_channel_affine_cachemask_backward(grad, mask); });
 }
 
+// Its operations, one after another, as people write it.
+Task dynamic_range_quantize(const Elementwise& e, const at::Tensor& x) {
+  return task_of([=, lo = e.q_min, hi = e.q_max] {
+    const at::Tensor scale = at::div(at::amax(at::abs(x), -1, true), hi);
+    return at::clamp(at::round(at::div(x, scale)), lo, hi).to(at::kChar);
+  });
+}
+
 Task make(const Elementwise& e) {
   const c10::InferenceMode guard;
   const auto real = real_type(real_of(e));
@@ -141,6 +149,8 @@ Task make(const Elementwise& e) {
       return fake_quantize(e, tensor(e.input));
     case Op::fake_quantize_backward:
       return fake_quantize_backward(e, tensor(e.input), tensor(e.grad));
+    case Op::dynamic_range_quantize:
+      return dynamic_range_quantize(e, tensor(e.input));
     default:
       return {};
   }

@@ -229,8 +229,12 @@ namespace {
 void execute_part(const Stream& stream, const Work& work, int part, int parts) {
   const Iteration& it = work.iteration;
   const bool in_place = work.call.output == work.call.input || work.call.output == work.call.grad;
+  const std::int64_t total = it.rows * it.length();
+  const std::int64_t grad_bytes = work.call.grad == nullptr ? 0 : bytes_for(work.grad_type, total);
+  const std::int64_t input_bytes =
+      work.call.input == nullptr ? 0 : bytes_for(work.input_type, total);
   const bool stream_stores =
-      !in_place && bytes_for(work.output_type, it.rows * it.length()) >= stream_bytes;
+      !in_place && input_bytes + grad_bytes + bytes_for(work.output_type, total) >= stream_bytes;
   const std::uint32_t ran = Part(work, stream_stores)
                                 .run(cut_at(it, part, parts, work.whole_rows),
                                      cut_at(it, part + 1, parts, work.whole_rows));

@@ -39,7 +39,8 @@ Target run_gathered(const Work& work, const KernelCall& call);
 /// Up to this many elements one thread does all, and stores stay in the caches.
 inline constexpr std::int64_t max_small = (std::int64_t{1} << 17) - 1;
 
-/// From here on the output does not fit the caches, and reading it before overwriting it is waste.
-inline constexpr std::int64_t stream_bytes = std::int64_t{24} << 20;
+/// From here on what is read and written does not fit the caches, and reading the output before
+/// overwriting it is waste.
+inline constexpr std::int64_t stream_bytes = std::int64_t{32} << 20;
 
 }  // namespace octavo::detail
