@@ -6,6 +6,7 @@
 #include "octavo/dtype.hpp"                   // IWYU pragma: export
 #include "octavo/dynamic_range_quantize.hpp"  // IWYU pragma: export
 #include "octavo/fake_quantize.hpp"           // IWYU pragma: export
+#include "octavo/observer.hpp"                // IWYU pragma: export
 #include "octavo/quantize.hpp"                // IWYU pragma: export
 #include "octavo/result.hpp"                  // IWYU pragma: export
 #include "octavo/sku.hpp"                     // IWYU pragma: export

@@ -29,7 +29,7 @@ struct PrecisionGuarantee {
   friend bool operator==(const PrecisionGuarantee&, const PrecisionGuarantee&) = default;
 };
 
-enum class Category : std::uint8_t { elementwise = 0, dynamic_range = 1 };
+enum class Category : std::uint8_t { elementwise = 0, dynamic_range = 1, observer = 2 };
 enum class Op : std::uint8_t {
   quantize = 0,
   quantize_backward = 1,
@@ -39,6 +39,8 @@ enum class Op : std::uint8_t {
   fake_quantize_backward = 5,
   dynamic_range_quantize = 6,  ///< symmetric
   dynamic_range_quantize_asymmetric = 7,
+  observe_min_max = 8,
+  observe_histogram = 9,
 };
 enum class Layout : std::uint8_t { per_tensor = 0, per_channel = 1, per_token = 2, per_group = 3 };
 enum class Epilogue : std::uint8_t { none = 0 };

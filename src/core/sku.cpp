@@ -31,17 +31,20 @@ std::string_view name(Profile profile) noexcept {
   return pick(std::array<std::string_view, 2>{"torch", "onnx"}, profile);
 }
 std::string_view name(Category category) noexcept {
-  return pick(std::array<std::string_view, 2>{"elementwise", "dynamic_range"}, category);
+  return pick(std::array<std::string_view, 3>{"elementwise", "dynamic_range", "observer"},
+              category);
 }
 std::string_view name(Op op) noexcept {
-  static constexpr std::array<std::string_view, 8> names = {"quantize",
-                                                            "quantize_backward",
-                                                            "dequantize",
-                                                            "dequantize_backward",
-                                                            "fake_quantize",
-                                                            "fake_quantize_backward",
-                                                            "dynamic_range_quantize",
-                                                            "dynamic_range_quantize_asymmetric"};
+  static constexpr std::array<std::string_view, 10> names = {"quantize",
+                                                             "quantize_backward",
+                                                             "dequantize",
+                                                             "dequantize_backward",
+                                                             "fake_quantize",
+                                                             "fake_quantize_backward",
+                                                             "dynamic_range_quantize",
+                                                             "dynamic_range_quantize_asymmetric",
+                                                             "observe_min_max",
+                                                             "observe_histogram"};
   return pick(names, op);
 }
 std::string_view name(Layout layout) noexcept {

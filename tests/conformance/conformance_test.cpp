@@ -49,8 +49,26 @@ typename Plan::Descriptor descriptor_of(const Case& c) {
   return d;
 }
 
+// What a plan wrote.
+struct Results {
+  std::vector<std::byte> output;
+  std::vector<std::byte> scales;  // these two only if the plan finds them
+  std::vector<std::byte> zero_points;
+  friend bool operator==(const Results&, const Results&) = default;
+};
+
+Results untouched(const Case& c) {
+  const auto bytes = [](const Tensor& t) { return std::vector(t.bytes(), std::byte{0xA5}); };
+  Results results{bytes(c.expected), {}, {}};
+  if (c.mode) {
+    results.scales = bytes(c.scales);
+    results.zero_points = bytes(c.zero_points);
+  }
+  return results;
+}
+
 template <class Plan>
-Status run_plan(const Case& c, const Stream& stream, std::byte* output) {
+Status run_plan(const Case& c, const Stream& stream, Results& results) {
   const auto d = descriptor_of<Plan>(c);
   const auto plan = Plan::select(stream, d);
   if (!plan) return plan.error();
@@ -69,13 +87,42 @@ Status run_plan(const Case& c, const Stream& stream, std::byte* output) {
     args.zero_point =
         static_cast<std::int32_t>(value_at(c.zero_points.data, c.zero_points.dtype, 0));
   }
-  const TensorMut out(output, c.expected.dtype, shape);
+  const TensorMut out(results.output.data(), c.expected.dtype, shape);
   if constexpr (requires { args.grad_output; }) {
     args.grad_output = ref(c.grad.value(), shape);
     args.grad_input = out;
   } else {
     args.output = out;
   }
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  return plan->run(stream, workspace, args);
+}
+
+template <Layout scope>
+Status run_dynamic(const Case& c, const Stream& stream, Results& results) {
+  DynamicRangeQuantizeDescriptor d;
+  d.shape = c.shape;
+  d.mode = c.mode.value();
+  d.scope = scope;
+  if constexpr (scope == Layout::per_channel) d.axis = c.axis.value();
+  if constexpr (scope == Layout::per_group) {
+    d.shape = {1, c.input.count};
+    d.group_size = c.input.count / c.shape[0];
+  }
+  d.input = c.input.dtype;
+  d.output = c.expected.dtype;
+  d.q_min = c.q_min;
+  d.q_max = c.q_max;
+  d.profile = c.profile;
+  const auto plan = DynamicRangeQuantizePlan::select(stream, d);
+  if (!plan) return plan.error();
+
+  DynamicRangeQuantizeArgs args;
+  args.input = TensorRef(c.input.data, c.input.dtype, d.shape);
+  args.output = TensorMut(results.output.data(), c.expected.dtype, d.shape);
+  args.scales = TensorMut(results.scales.data(), c.scales.dtype, {c.scales.count});
+  args.zero_points =
+      TensorMut(results.zero_points.data(), c.zero_points.dtype, {c.zero_points.count});
   const WorkspaceBuffer workspace(plan->workspace_size());
   return plan->run(stream, workspace, args);
 }
@@ -87,7 +134,7 @@ struct Runner {
   std::string_view op;
   When when;
   std::string_view plan;
-  Status (*run)(const Case&, const Stream&, std::byte*);
+  Status (*run)(const Case&, const Stream&, Results&);
 };
 
 constexpr std::array runners{
@@ -119,6 +166,14 @@ constexpr std::array runners{
            run_plan<FakeQuantizePerTokenBackwardPlan>},
     Runner{"fake_quantize_backward", When::first_axis, "FakeQuantizePerGroupBackwardPlan",
            run_plan<FakeQuantizePerGroupBackwardPlan>},
+    Runner{"dynamic_range_quantize", When::per_tensor, "DynamicRangeQuantizePlan per tensor",
+           run_dynamic<Layout::per_tensor>},
+    Runner{"dynamic_range_quantize", When::per_channel, "DynamicRangeQuantizePlan per channel",
+           run_dynamic<Layout::per_channel>},
+    Runner{"dynamic_range_quantize", When::first_axis, "DynamicRangeQuantizePlan per token",
+           run_dynamic<Layout::per_token>},
+    Runner{"dynamic_range_quantize", When::first_axis, "DynamicRangeQuantizePlan per group",
+           run_dynamic<Layout::per_group>},
 };
 
 bool applies(const Runner& runner, const Case& c) {
@@ -159,18 +214,34 @@ std::string explain(const Case& c, const std::byte* got, std::int64_t i) {
   return text;
 }
 
+// Scales or zero points that the plan has found: the same bits.
+void check_found(const char* what, const Tensor& expected, const std::byte* got) {
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < expected.count; ++i)
+    if (bits_at(expected.data, expected.dtype, i) != bits_at(got, expected.dtype, i) &&
+        wrong++ == 0)
+      ADD_FAILURE() << what << " " << i << ": expected " << show(expected.data, expected.dtype, i)
+                    << ", got " << show(got, expected.dtype, i);
+  EXPECT_EQ(wrong, 0) << what << "s differ, out of " << expected.count;
+}
+
 void check(const Case& c, const Runner& runner, const Stream& stream) {
-  std::vector<std::byte> output(c.expected.bytes(), std::byte{0xA5});
-  const Status status = runner.run(c, stream, output.data());
+  Results results = untouched(c);
+  const Status status = runner.run(c, stream, results);
   if (c.refused) {
     EXPECT_FALSE(status) << "must be refused";
-    EXPECT_EQ(output, std::vector(output.size(), std::byte{0xA5})) << "the output has changed";
+    EXPECT_TRUE(results == untouched(c)) << "the output has changed";
     return;
   }
   ASSERT_TRUE(status) << status.error().argument() << ": " << status.error().message();
+  if (c.mode) {
+    check_found("scale", c.scales, results.scales.data());
+    check_found("zero point", c.zero_points, results.zero_points.data());
+  }
+  const std::byte* output = results.output.data();
   std::int64_t wrong = 0;
   for (std::int64_t i = 0; i < c.expected.count; ++i)
-    if (!equal(c, output.data(), i) && wrong++ == 0) ADD_FAILURE() << explain(c, output.data(), i);
+    if (!equal(c, output, i) && wrong++ == 0) ADD_FAILURE() << explain(c, output, i);
   EXPECT_EQ(wrong, 0) << "elements differ, out of " << c.expected.count;
 }
 
@@ -226,7 +297,8 @@ TEST_F(Conformance, TorchQuantize) { run("quantize", 397); }
 TEST_F(Conformance, TorchDequantize) { run("dequantize", 464); }
 TEST_F(Conformance, TorchFakeQuantize) { run("fake", 553); }
 TEST_F(Conformance, TorchGradients) { run("gradient", 553); }
-TEST_F(Conformance, OnnxNodes) { run("onnx", 46); }
+TEST_F(Conformance, TorchDynamicRange) { run("dynamic_range", 30); }
+TEST_F(Conformance, OnnxNodes) { run("onnx", 52); }
 TEST_F(Conformance, TorchDifferences) { run("difference", 73); }
 
 }  // namespace

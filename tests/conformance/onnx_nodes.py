@@ -11,7 +11,11 @@ import oracle_inputs as inputs
 from oracle_io import Oracle
 
 NODE_TESTS = Path("/usr/share/libonnx-testdata/data/node")
-PREFIXES = {"quantizelinear": "quantize", "dequantizelinear": "dequantize"}
+PREFIXES = {
+    "quantizelinear": "quantize",
+    "dequantizelinear": "dequantize",
+    "dynamicquantizelinear": "dynamic_range_quantize",
+}
 TENSOR_TYPES: dict[int, np.dtype] = {1: np.dtype("<f4"), 2: np.dtype("u1"), 3: np.dtype("i1")}
 
 
@@ -99,7 +103,7 @@ def read_axis(path: Path) -> int:
 
 
 def add_node_tests(oracle: Oracle, directory: Path) -> None:
-    """Every QuantizeLinear and DequantizeLinear node test."""
+    """Every QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear node test."""
     found = [
         (test, op)
         for prefix, op in PREFIXES.items()
@@ -111,12 +115,16 @@ def add_node_tests(oracle: Oracle, directory: Path) -> None:
         )
     for test, op in found:
         for data in sorted(test.glob("test_data_set_*")):
-            x, scales, zps = (read_tensor(data / f"input_{i}.pb") for i in range(3))
+            # DynamicQuantizeLinear finds the scale and the zero point: they are outputs.
+            dynamic = op == "dynamic_range_quantize"
+            parameters = "output" if dynamic else "input"
+            x = read_tensor(data / "input_0.pb")
+            scales, zps = (read_tensor(data / f"{parameters}_{i}.pb") for i in (1, 2))
             axis = read_axis(test / "model.onnx") if scales.size > 1 else None
             oracle.add(
                 "onnx", f"{test.name}/{data.name}", op=op, profile="onnx", shape=x.shape, axis=axis,
                 input=x, scales=scales.ravel(), zero_points=zps.ravel().astype(np.int32),
-                expected=read_tensor(data / "output_0.pb"),
+                mode="asymmetric" if dynamic else None, expected=read_tensor(data / "output_0.pb"),
             )  # fmt: skip
 
 

@@ -50,6 +50,12 @@ DType to_dtype(std::string_view text) {
   throw std::runtime_error("unknown element type: " + std::string(text));
 }
 
+RangeMode to_mode(std::string_view text) {
+  for (const RangeMode mode : {RangeMode::symmetric, RangeMode::asymmetric})
+    if (name(mode) == text) return mode;
+  throw std::runtime_error("unknown range mode: " + std::string(text));
+}
+
 std::vector<std::byte> read_bytes(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::vector<std::byte> bytes(std::filesystem::file_size(path));
@@ -80,6 +86,7 @@ Case to_case(const json& j, const std::vector<std::byte>& blob) {
   c.profile = j.at("profile") == "onnx" ? Profile::onnx : Profile::torch;
   c.shape = Shape(j.at("shape").get<std::vector<std::int64_t>>());
   c.axis = maybe<int>(j, "axis");
+  if (const auto mode = maybe<std::string>(j, "mode")) c.mode = to_mode(*mode);
   c.q_min = maybe<std::int32_t>(j, "q_min");
   c.q_max = maybe<std::int32_t>(j, "q_max");
   c.as_numbers = j.value("compare", "bits") == "numbers";

@@ -35,7 +35,8 @@ struct Case {
   std::string op;
   Profile profile = Profile::torch;
   Shape shape;
-  std::optional<int> axis;  // none: one scale for the whole tensor
+  std::optional<int> axis;        // none: one scale for the whole tensor
+  std::optional<RangeMode> mode;  // the plan finds the scales and zero points: they are results
   std::optional<std::int32_t> q_min;
   std::optional<std::int32_t> q_max;
   bool as_numbers = false;  // +0 equals -0

@@ -61,6 +61,24 @@ def floats_near_ties(
     return in_domain(x, s).reshape(scale.shape)
 
 
+def rows_near_ties(name: str, rows: int, length: int, exponents: tuple[int, int]) -> np.ndarray:
+    """f32 rows whose own scale, max |x| / 127, has them lie as `floats_near_ties` says.
+
+    The maximum stands at one place of a row only, so that a place left out of the range shows. One
+    row in four has a power of two for its scale: then there are ties, not only near-ties.
+    """
+    bits = Bits(name + "/rows")
+    most = bits.floats(*exponents, rows)
+    powers = bits.below(4, rows) == 0
+    most[powers] = np.copysign(np.ldexp(127.0, np.frexp(most[powers])[1] - 7), most[powers])
+    most = most.astype(np.float32).reshape(rows, 1)
+    scale = np.broadcast_to(np.abs(most) / np.float32(127), (rows, length))
+    x = floats_near_ties(name, scale, np.zeros_like(scale), -127, 127)
+    x = np.where(np.abs(x) < np.abs(most), x, np.float32(0))
+    x[np.arange(rows), bits.below(length, rows)] = most[:, 0]
+    return x
+
+
 def gradients(name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Finite f32 values of both signs, zeros and extremes among them."""
     count = int(np.prod(shape))

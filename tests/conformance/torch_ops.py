@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from typing import Any
 
@@ -97,6 +98,32 @@ def fake_quantize_and_gradient(
     y.backward(dy)
     assert leaf.grad is not None
     return to_numpy(y), to_numpy(leaf.grad)
+
+
+def quantize_rows(x: torch.Tensor, profile: str) -> tuple[np.ndarray, np.ndarray]:
+    """s8 with each row's scale, and the scales: symmetric, in PyTorch's f32 arithmetic."""
+    x = x.float()
+    scales = x.abs().amax(-1, keepdim=True) / 127
+    quotients = x * (1 / scales) if profile == "torch" else x / scales
+    q = quotients.round().clamp(-128, 127).to(torch.int8)
+    return q.numpy(), scales.numpy().ravel()
+
+
+def has_quantize_per_token() -> bool:
+    """Whether this PyTorch has the functions of `quantize_per_token`; a module registers them."""
+    try:
+        importlib.import_module("torch.ao.quantization.fx._decomposed")
+    except ImportError:
+        return False
+    return hasattr(torch.ops.quantized_decomposed, "choose_qparams_per_token")
+
+
+def quantize_per_token(x: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """The same in profile torch by PyTorch's own functions, for f32 and f16 and max |x| >= 1e-5."""
+    ops = torch.ops.quantized_decomposed
+    scales, zero_points = ops.choose_qparams_per_token(x, torch.int8)
+    q = ops.quantize_per_token(x, scales, zero_points, -128, 127, torch.int8)
+    return q.numpy(), scales.numpy().ravel()
 
 
 def supports_fake_quantize(dtype: torch.dtype) -> bool:

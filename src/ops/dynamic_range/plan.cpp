@@ -4,14 +4,12 @@
 // through a fused kernel, one after another. All others take two passes: ranges, each part its own,
 // in the workspace; then the elementwise quantize.
 #include <algorithm>
-#include <cstring>
 
 #include "core/check.hpp"
 #include "core/parallel.hpp"
-#include "core/target.hpp"
-#include "numerics/dynamic_range.hpp"
 #include "octavo/dynamic_range_quantize.hpp"
 #include "ops/dynamic_range/kernels.hpp"
+#include "ops/dynamic_range/ranges.hpp"
 #include "ops/elementwise/driver.hpp"
 #include "ops/elementwise/parameters.hpp"
 #include "ops/elementwise/plan.hpp"
@@ -22,8 +20,6 @@ namespace {
 using detail::invalid;
 using detail::unsupported;
 
-// Beyond this many slices the threads share one array of ranges, or do without each other.
-constexpr std::int64_t max_shared_slices = 16384;
 // Elements of a row that no longer fits the second cache, about.
 constexpr std::int64_t long_row = std::int64_t{1} << 18;
 
@@ -65,56 +61,25 @@ Result<detail::ElementwiseProblem> to_problem(const DynamicRangeQuantizeDescript
                                           static_cast<int>(d.scope)));
 }
 
-Status check_mode(const DynamicRangeQuantizeDescriptor& d, IntRange range) {
-  switch (d.mode) {
-    case RangeMode::symmetric:
-      if (d.output != DType::s8 && d.output != DType::s4)
-        return unsupported("output", fmt::format("expected s8 or s4 in mode symmetric, got {}; use "
-                                                 "mode asymmetric",
-                                                 name(d.output)));
-      if (range.max <= 0)
-        return invalid("q_max",
-                       fmt::format("expected more than 0 in mode symmetric, got {}", range.max));
-      return {};
-    case RangeMode::asymmetric:
-      if (range.max <= range.min)
-        return invalid("q_max", fmt::format("expected more than q_min ({}) in mode asymmetric, got "
-                                            "{}",
-                                            range.min, range.max));
-      return {};
-  }
-  return unsupported(
-      "mode", fmt::format("expected symmetric or asymmetric, got {}", static_cast<int>(d.mode)));
-}
-
 template <class C>
-void find_parameters(const detail::KernelCall& call, std::int64_t slices, int parts,
-                     std::int64_t first, std::int64_t last) {
-  for (std::int64_t i = first; i < last; ++i) {
-    numerics::Range<C> range;
-    for (int part = 0; part < parts; ++part) {
-      const std::int64_t at = part * slices + i;
-      range.high = std::max(range.high, static_cast<const C*>(call.high)[at]);
-      if (!call.symmetric) range.low = std::min(range.low, static_cast<const C*>(call.low)[at]);
-    }
-    const auto found = numerics::range_parameters(range, call.symmetric, call.range);
-    static_cast<C*>(call.scale_found)[i] = found.scale;
-    if (call.zero_point_found != nullptr) call.zero_point_found[i] = found.zero_point;
-  }
+void store_parameters(const numerics::Range<C>& range, const detail::KernelCall& call,
+                      std::int64_t slice) {
+  const auto found = numerics::range_parameters(range, call.symmetric, call.range);
+  static_cast<C*>(call.scale_found)[slice] = found.scale;
+  if (call.zero_point_found != nullptr) call.zero_point_found[slice] = found.zero_point;
 }
 
 // What a fused kernel does, for a row whose elements have to be gathered: twice, piece by piece.
 template <class C>
 Target fuse_gathered(const detail::Work& work, const detail::KernelCall& call) {
-  C low = 0;
-  C high = 0;
+  numerics::Range<C> range;
   detail::Work step = work;
   detail::KernelCall c = call;
-  c.low = call.symmetric ? nullptr : &low;
-  c.high = &high;
+  c.low = &range.low;
+  c.high = &range.high;
   step.kernel = work.range;
   detail::run_gathered(step, c);
-  find_parameters<C>(c, 1, 1, 0, 1);
+  store_parameters(range, call, 0);
   c.scale = call.scale_found;
   c.zero_point = call.symmetric ? nullptr : call.zero_point_found;
   step.kernel = work.quantize;
@@ -144,6 +109,16 @@ struct DynamicRangeAccess {
   const bool symmetric = plan.mode_ == RangeMode::symmetric;
   const TensorRef scales = args.scales;
   const TensorRef zero_points = args.zero_points;
+
+  [[nodiscard]] detail::RangePass pass() const { return pass_of(plan); }
+  static detail::RangePass pass_of(const Plan& plan) {
+    detail::RangePass pass;
+    pass.slices = plan.slices_;
+    pass.parts = plan.parts_;
+    pass.symmetric = plan.mode_ == RangeMode::symmetric;
+    pass.element = detail::problem_of(plan.quantize_).element;
+    return pass;
+  }
 
   [[nodiscard]] bool has_zero_points() const {
     return args.zero_points.data != nullptr || args.zero_points.shape.rank() > 0;
@@ -225,16 +200,19 @@ struct DynamicRangeAccess {
     return {Op::quantize, problem.element, problem.integer, per_lane};
   }
 
-  // Slices without an element, too, have parameters.
-  void find_all(const Stream& stream, const detail::KernelCall& ranges, int parts) const {
+  // The parameters of all slices from their ranges; without a workspace there was no element.
+  void find_all(const Stream& stream, const detail::KernelCall& call, const void* ranges) const {
     const std::int64_t slices = plan.slices_;
     const int finders =
         static_cast<int>(std::clamp<std::int64_t>(slices / 4096, 1, stream.threads()));
+    const auto find = [&]<class C>(C /*compute type*/, std::int64_t i) {
+      store_parameters(ranges == nullptr ? numerics::Range<C>() : pass().merged<C>(ranges, i), call,
+                       i);
+    };
     detail::parallel(stream, finders, [&](int part) {
       const std::int64_t first = slices / finders * part;
       const std::int64_t last = part + 1 == finders ? slices : slices / finders * (part + 1);
-      wide ? find_parameters<double>(ranges, slices, parts, first, last)
-           : find_parameters<float>(ranges, slices, parts, first, last);
+      for (std::int64_t i = first; i < last; ++i) wide ? find(double(), i) : find(float(), i);
     });
   }
 
@@ -252,61 +230,24 @@ struct DynamicRangeAccess {
   // Ranges first, then quantize.
   void run_passes(const Stream& stream, const detail::Work& base, Target target,
                   void* workspace) const {
-    const std::int64_t slices = plan.slices_;
-    const auto bytes = static_cast<std::size_t>(plan.parts_ * slices * base.scale_bytes());
-    std::memset(workspace, 0, symmetric ? bytes : 2 * bytes);
+    pass().run(stream, base, target, workspace);
+    find_all(stream, base.call, workspace);
+
     detail::Work w = base;
     const bool per_lane = w.iteration.per_lane;
-    w.kernel = detail::dynamic_range_kernels_of(target).find_range(key(per_lane));
-    w.call.output = nullptr;
-    w.call.high = workspace;
-    if (!symmetric) w.call.low = static_cast<unsigned char*>(workspace) + bytes;
-    detail::KernelCall ranges = w.call;
-    w.call.scale_found = nullptr;
-    w.call.zero_point_found = nullptr;
-    w.max_parts = plan.parts_;
-    w.ranges_per_part = slices;
-    if (per_lane && plan.parts_ == 1) {
-      run_columns(stream, w);
-    } else {
-      detail::execute(stream, w);
-    }
-    find_all(stream, ranges, plan.parts_);
-
     detail::Parameters p;
     p.compute = p.scale_type = compute_type(problem.element);
     p.range = base.call.range;
-    p.count = slices;
+    p.count = plan.slices_;
     p.scan = detail::kernels_of(target).scan;
     p.scales = args.scales.data;
     if (!symmetric) p.zero_points = base.call.zero_point_found;
     (void)detail::prepare(p, nullptr);  // (what was found is a scale)
-    w = base;
     w.kernel = detail::kernels_of(target).find(key(per_lane));
     w.call.scale_found = nullptr;
     w.call.zero_point_found = nullptr;
     detail::set_parameters(w.call, p);
     detail::execute(stream, w);
-  }
-
-  // Too many lanes for ranges of each part's own: the parts share them out instead.
-  static void run_columns(const Stream& stream, const detail::Work& w) {
-    constexpr std::int64_t grain = 1024;
-    const std::int64_t length = w.iteration.length();
-    const std::int64_t grains = (length + grain - 1) / grain;
-    const int parts = static_cast<int>(std::clamp<std::int64_t>(grains, 1, stream.threads()));
-    detail::parallel(stream, parts, [&](int part) {
-      const std::int64_t first = grains * part / parts * grain;
-      const std::int64_t last = std::min(length, grains * (part + 1) / parts * grain);
-      detail::Work own = w;
-      detail::Iteration::Dim& inner =
-          own.iteration.dims[static_cast<std::size_t>(own.iteration.rank - 1)];
-      inner.size = last - first;
-      own.call.input = static_cast<const unsigned char*>(w.call.input) +
-                       first * inner.stride[detail::op_input] * bits(w.input_type) / 8;
-      own.call.skip_parameters(first, w.scale_bytes());
-      detail::execute_here(stream, own);
-    });
   }
 
   void run(const Stream& stream, void* workspace) const {
@@ -317,7 +258,7 @@ struct DynamicRangeAccess {
       none.symmetric = symmetric;
       none.scale_found = args.scales.data;
       none.zero_point_found = found_zero_points();
-      return find_all(stream, none, 0);
+      return find_all(stream, none, nullptr);
     }
     detail::Work w = work();
     detail::Iteration& it = w.iteration;
@@ -351,13 +292,16 @@ Result<DynamicRangeQuantizePlan> DynamicRangeQuantizePlan::select(
   rest.max_workspace_bytes = std::nullopt;
   const auto quantize = detail::ElementwisePlan::select(stream, *problem, rest);
   if (!quantize) return quantize.error();
-  if (Status s = check_mode(descriptor, detail::range_of(*quantize)); !s) return s.error();
+  if (Status s =
+          detail::check_mode(descriptor.mode, descriptor.output, detail::range_of(*quantize));
+      !s)
+    return s.error();
 
   DynamicRangeQuantizePlan plan(*quantize);
   plan.mode_ = descriptor.mode;
   plan.numel_ = *detail::count_elements("shape", problem->shape);
   plan.slices_ = detail::slices_of(*quantize);
-  plan.parts_ = plan.slices_ > max_shared_slices ? 1 : stream.threads();
+  plan.parts_ = detail::RangePass(plan.slices_, stream.threads(), true, descriptor.input).parts;
   plan.sku_ = quantize->sku();
   plan.sku_.category = Category::dynamic_range;
   plan.sku_.op = descriptor.mode == RangeMode::symmetric ? Op::dynamic_range_quantize
@@ -376,8 +320,7 @@ Result<DynamicRangeQuantizePlan> DynamicRangeQuantizePlan::select(
 std::size_t DynamicRangeQuantizePlan::workspace_size() const noexcept {
   const auto& problem = detail::problem_of(quantize_);
   if (problem.layout == Layout::per_token || problem.layout == Layout::per_group) return 0;
-  return static_cast<std::size_t>(parts_ * slices_) * (mode_ == RangeMode::symmetric ? 1 : 2) *
-         static_cast<std::size_t>(bits(compute_type(problem.element)) / 8);
+  return DynamicRangeAccess::pass_of(*this).workspace_size();
 }
 
 Status DynamicRangeQuantizePlan::can_implement(const Args& args) const {

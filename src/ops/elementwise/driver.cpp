@@ -125,13 +125,7 @@ class Part {
 
  private:
   void call(const Cut& from, std::int64_t end, std::int64_t count) {
-    std::array<std::int64_t, operand_count> at{};
-    std::int64_t rest = from.row;
-    for (int i = it_.rank - 2; i >= 0; --i) {
-      const Iteration::Dim& dim = it_.dims[static_cast<std::size_t>(i)];
-      for (std::size_t o = 0; o < operand_count; ++o) at[o] += rest % dim.size * dim.stride[o];
-      rest /= dim.size;
-    }
+    std::array<std::int64_t, operand_count> at = it_.start_of(from.row);
     for (std::size_t o = 0; o < operand_count; ++o) at[o] += from.column * it_.inner().stride[o];
     KernelCall c = work_.call;
     c.input_at = at[op_input];

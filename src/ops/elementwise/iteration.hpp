@@ -28,6 +28,16 @@ struct Iteration {
 
   [[nodiscard]] const Dim& inner() const { return dims[static_cast<std::size_t>(rank - 1)]; }
   [[nodiscard]] std::int64_t length() const { return inner().size; }
+  /// Where a row starts, in elements of each operand.
+  [[nodiscard]] std::array<std::int64_t, operand_count> start_of(std::int64_t row) const {
+    std::array<std::int64_t, operand_count> at{};
+    for (int i = rank - 2; i >= 0; --i) {
+      const Dim& dim = dims[static_cast<std::size_t>(i)];
+      for (std::size_t o = 0; o < operand_count; ++o) at[o] += row % dim.size * dim.stride[o];
+      row /= dim.size;
+    }
+    return at;
+  }
 };
 
 /// Checked arguments of a problem, as runs. The tensors have at least one element.

@@ -1,0 +1,21 @@
+// The insides of observers' states, for their own room.
+#pragma once
+
+#include "octavo/observer.hpp"
+
+namespace octavo {
+
+struct ObserverAccess {
+  static MinMaxState& extremes(MinMaxState& s) { return s; }
+  static MinMaxState& extremes(HistogramState& s) { return s.extremes_; }
+  static ObserverDescriptor& descriptor(MinMaxState& s) { return s.descriptor_; }
+  static std::vector<double>& low(MinMaxState& s) { return s.low_; }
+  static std::vector<double>& high(MinMaxState& s) { return s.high_; }
+  static std::vector<std::int64_t>& counts(HistogramState& s) { return s.counts_; }
+  /// Sign, exponent, and the bits behind the point.
+  static std::int64_t bins(const ObserverDescriptor& d) {
+    return std::int64_t{1} << (9 + d.histogram_bits);
+  }
+};
+
+}  // namespace octavo
