@@ -1,5 +1,6 @@
 // Dynamic-range quantize per row: range, scale and quantize. The limit reads the input once and
 // writes the output once.
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>

@@ -6,6 +6,7 @@
 // tests/exhaustive proves it for every significand. (q itself may differ in its last bit.)
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "octavo/dtype.hpp"
@@ -22,8 +23,11 @@ inline constexpr std::int64_t max_exact_bound = 1000;  // of q_min - zp and q_ma
   return __builtin_fmaf(-reciprocal, scale, 1.0F) / scale;
 }
 
-[[gnu::always_inline]] inline bool is_exact_scale(float scale) {
-  return static_cast<int>(scale >= min_exact_scale) & static_cast<int>(scale <= max_exact_scale);
+/// Decided on the bits: in the caller's floating-point environment a comparison might trap.
+inline bool is_exact_scale(float scale) {
+  const auto bits = std::bit_cast<std::int32_t>(scale);
+  return bits >= std::bit_cast<std::int32_t>(min_exact_scale) &&
+         bits <= std::bit_cast<std::int32_t>(max_exact_scale);
 }
 
 inline bool are_exact_bounds(std::int64_t least_zero_point, std::int64_t most_zero_point,

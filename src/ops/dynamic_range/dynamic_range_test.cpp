@@ -18,6 +18,7 @@ class DynamicRange : public ::testing::TestWithParam<std::tuple<Target, RangeMod
  public:
   [[nodiscard]] static RangeMode mode() { return std::get<1>(GetParam()); }
   [[nodiscard]] const Streams& streams() const { return streams_; }
+  void check_shapes() const;
 
   /// Whether all streams give what is wanted.
   [[nodiscard]] bool check(const DynamicCall& c, const TensorRef* input = nullptr) const {
@@ -66,7 +67,7 @@ void for_each_offered(RangeMode mode, Layout layout, F&& fn) {
     if (is_offered(mode, kind.integer)) fn(kind);
 }
 
-TEST_P(DynamicRange, Shapes) {
+void DynamicRange::check_shapes() const {
   std::vector<std::int64_t> sizes{0, 1, 2, 3, 7, 16, 17, 31, 33, 64, 65, 127, 130, 257};
   if (slow_machine()) sizes = {0, 1, 17, 67};
   std::uint64_t seed = 0;
@@ -96,6 +97,13 @@ TEST_P(DynamicRange, Shapes) {
       ASSERT_TRUE(good);
     }
   }
+}
+
+TEST_P(DynamicRange, Shapes) { check_shapes(); }
+
+TEST_P(DynamicRange, ShapesStreamed) {
+  const StreamedStores streamed;
+  check_shapes();
 }
 
 TEST_P(DynamicRange, Ranges) {

@@ -17,12 +17,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace octavo::HWY_NAMESPACE {
 
-template <class C>
-using Extent = numerics::Range<C>;
+using numerics::Range;
 
-// Calls step(vectors, i) for four vectors of T at a time and then for one, from element i on, and
-// once more for what is left, in a buffer of zeros. (The pointer moves so that compilers read the
-// four in their order: out of cache another order costs a fifth of the speed.)
+// Calls four(x) for four vectors of T at a time, then one(x) for one, and once more for what is
+// left, in a buffer of zeros. (The pointer moves so that compilers read the four in their order:
+// out of cache another order costs a fifth of the speed.)
 template <class D, class T, class F4, class F1>
 HWY_INLINE void ForEachVector(D d, const T* x, std::int64_t n, F4&& four, F1&& one) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -102,7 +101,7 @@ HWY_INLINE C Magnitude(const T* x, std::int64_t n) {
 // ---- Extremes. Whether all is finite is found out on the way: x * 0 is 0 then, and NaN otherwise.
 
 template <bool finite, class C, class T>
-HWY_INLINE bool AddExtremes(const T* x, std::int64_t n, Extent<C>& extent) {
+HWY_INLINE bool AddExtremes(const T* x, std::int64_t n, Range<C>& extent) {
   const hn::ScalableTag<C> d;
   const size_t lanes = hn::Lanes(d);
   const auto zero = hn::Zero(d);
@@ -144,7 +143,7 @@ HWY_INLINE bool AddExtremes(const T* x, std::int64_t n, Extent<C>& extent) {
 }
 
 template <class C, class T>
-HWY_INLINE void AddRun(const T* x, std::int64_t n, bool symmetric, Extent<C>& extent) {
+HWY_INLINE void AddRun(const T* x, std::int64_t n, bool symmetric, Range<C>& extent) {
   if (symmetric) {
     extent.high = std::max(extent.high, Magnitude<C>(x, n));
   } else if (HWY_UNLIKELY(!AddExtremes<false>(x, n, extent))) {
@@ -160,7 +159,7 @@ Target RangeOfRuns(const KernelCall& call) {
   auto* high = static_cast<C*>(call.high);
   for (std::int64_t run = 0; run < call.count; ++run) {
     const std::int64_t at = run * call.param_step;
-    Extent<C> extent{call.symmetric ? C(0) : low[at], high[at]};
+    Range<C> extent{call.symmetric ? C(0) : low[at], high[at]};
     AddRun(static_cast<const T*>(call.input) + call.input_at + run * call.input_step, call.length,
            call.symmetric, extent);
     high[at] = extent.high;
@@ -218,7 +217,7 @@ Target FusedKernel(const KernelCall& call) {
   using P = Uniform<C>;
   auto* scales = static_cast<C*>(call.scale_found);
   for (std::int64_t run = 0; run < call.count; ++run) {
-    Extent<C> extent;
+    Range<C> extent;
     AddRun(static_cast<const T*>(call.input) + call.input_at + run * call.input_step, call.length,
            call.symmetric, extent);
     const auto [scale, zero_point] =

@@ -47,12 +47,17 @@ Result<detail::ElementwiseProblem> to_problem(const DynamicRangeQuantizeDescript
     case Layout::per_group: {
       if (d.shape.rank() == 0)
         return invalid("shape", "expected rows (a rank of at least 1), got []");
-      std::int64_t rows = 1;
-      for (int i = 0; i + 1 < d.shape.rank(); ++i)
-        if (__builtin_mul_overflow(rows, d.shape[i], &rows))
-          return invalid("shape", fmt::format("expected fewer than 2^63 rows, got {}",
-                                              detail::to_string(d.shape)));
-      p.shape = {rows, d.shape[d.shape.rank() - 1]};
+      const std::int64_t rows = detail::leading_rows(d.shape);
+      const std::int64_t cols = d.shape[d.shape.rank() - 1];
+      if (rows < 0 || !detail::count_elements("shape", {rows}))
+        return invalid("shape", fmt::format("expected fewer than 2^60 rows, got {}",
+                                            detail::to_string(d.shape)));
+      if (d.scope == Layout::per_group && (d.group_size <= 0 || cols % d.group_size != 0))
+        return invalid("group_size",
+                       fmt::format("expected a divisor of the last size ({}), got {}; "
+                                   "pad the rows or choose another size",
+                                   cols, d.group_size));
+      p.shape = {rows, cols};
       return p;
     }
   }
@@ -141,6 +146,10 @@ struct DynamicRangeAccess {
     if (!symmetric && !has_zero_points())
       return invalid("zero_points",
                      fmt::format("expected {} of s32 in mode asymmetric, got none", plan.slices_));
+    if (const DType compute = compute_type(problem.element); args.scales.dtype != compute)
+      return unsupported("scales",
+                         fmt::format("expected {}, the compute type of {}, got {}", name(compute),
+                                     name(problem.element), name(args.scales.dtype)));
     if (Status s = detail::check_tensors(plan.quantize_, elementwise_args()); !s) return s;
     // They are written too: nothing else may lie there.
     const auto extent = [](const char* argument, const TensorMut& t) {

@@ -55,6 +55,12 @@ TEST(DynamicRangeRefusals, Descriptor) {
                         }),
                         invalid, "shape", "");
   expect_select_refuses(with([](auto& d) {
+                          d.shape = {std::int64_t{1} << 61, 0};
+                        }),
+                        invalid, "shape", "rows");
+  for (const Shape& empty : {Shape{0, INT64_MAX / 2, 3, 4}, Shape{INT64_MAX / 2, 3, 0, 4}})
+    EXPECT_TRUE(DynamicRangeQuantizePlan::select(one_thread(), {.shape = empty}));
+  expect_select_refuses(with([](auto& d) {
                           d.scope = Layout::per_channel;
                           d.axis = 2;
                         }),
@@ -85,7 +91,7 @@ TEST(DynamicRangeRefusals, Descriptor) {
 
 /// Good arguments for [4, 6], asymmetric, per channel of the last axis, to spoil.
 struct Call {
-  std::vector<float> input = std::vector<float>(64, 1.5F);
+  alignas(64) std::array<float, 64> input{};
   std::vector<std::int8_t> output = std::vector<std::int8_t>(64, 77);
   std::vector<float> scales = std::vector<float>(16, 77);
   std::vector<std::int32_t> zero_points = std::vector<std::int32_t>(16, 77);
@@ -198,6 +204,7 @@ TEST(DynamicRangeGuard, NoByteOutside) {
               scales.repaint(s, want.scales.size());
               zero_points.repaint(z, 4 * want.zero_points.size());
               const Shape slices{slice_count(c.problem)};
+              const StreamedStores streamed;
               ASSERT_TRUE(plan->run(stream, workspace,
                                     {.input = {x, element, c.problem.shape},
                                      .output = {q, integer, c.problem.shape},

@@ -1,6 +1,7 @@
 #include "ops/elementwise/driver.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "core/parallel.hpp"
@@ -211,14 +212,16 @@ class Part {
 
 }  // namespace
 
+namespace {
+
+std::atomic<std::int64_t> stream_from{stream_bytes};
+
 int parts_of(const Stream& stream, const Work& work) {
   const std::int64_t total = work.iteration.rows * work.iteration.length();
   const int threads =
       work.max_parts == 0 ? stream.threads() : std::min(work.max_parts, stream.threads());
   return static_cast<int>(std::clamp<std::int64_t>(total / elements_per_thread, 1, threads));
 }
-
-namespace {
 
 void execute_part(const Stream& stream, const Work& work, int part, int parts) {
   const Iteration& it = work.iteration;
@@ -228,7 +231,8 @@ void execute_part(const Stream& stream, const Work& work, int part, int parts) {
   const std::int64_t input_bytes =
       work.call.input == nullptr ? 0 : bytes_for(work.input_type, total);
   const bool stream_stores =
-      !in_place && input_bytes + grad_bytes + bytes_for(work.output_type, total) >= stream_bytes;
+      !in_place && input_bytes + grad_bytes + bytes_for(work.output_type, total) >=
+                       stream_from.load(std::memory_order_relaxed);
   const std::uint32_t ran = Part(work, stream_stores)
                                 .run(cut_at(it, part, parts, work.whole_rows),
                                      cut_at(it, part + 1, parts, work.whole_rows));
@@ -237,6 +241,8 @@ void execute_part(const Stream& stream, const Work& work, int part, int parts) {
 }
 
 }  // namespace
+
+std::int64_t set_stream_bytes(std::int64_t bytes) { return stream_from.exchange(bytes); }
 
 void execute(const Stream& stream, const Work& work) {
   const int parts = parts_of(stream, work);

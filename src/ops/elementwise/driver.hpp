@@ -28,8 +28,6 @@ struct Work {
   }
 };
 
-/// Into how many parts, and all of them.
-int parts_of(const Stream& stream, const Work& work);
 void execute(const Stream& stream, const Work& work);
 /// All of it on this thread.
 void execute_here(const Stream& stream, const Work& work);
@@ -42,5 +40,7 @@ inline constexpr std::int64_t max_small = (std::int64_t{1} << 17) - 1;
 /// From here on what is read and written does not fit the caches, and reading the output before
 /// overwriting it is waste.
 inline constexpr std::int64_t stream_bytes = std::int64_t{32} << 20;
+/// The same, for tests: 0 makes every call write past the caches.
+std::int64_t set_stream_bytes(std::int64_t bytes);
 
 }  // namespace octavo::detail

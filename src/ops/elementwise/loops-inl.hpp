@@ -174,8 +174,8 @@ struct Loop {
     const std::size_t past = reinterpret_cast<std::uintptr_t>(out) % 64;
     const auto head = static_cast<std::int64_t>((64 - past) % 64 / sizeof(typename Out::Storage));
     // (Blocks of packed input start on a byte.)
-    const bool stream =
-        !Out::packed && call.stream_stores && length >= 2 * block && !(In::packed && head % 2 != 0);
+    const bool stream = !Out::packed && call.stream_stores && length >= head + block &&
+                        !(In::packed && head % 2 != 0);
     std::int64_t i = 0;
     if (stream) {
       parts(0, head);

@@ -113,6 +113,20 @@ Result<Sizes> check_sizes(const ElementwiseProblem& p) {
   return sizes;
 }
 
+}  // namespace
+
+std::int64_t leading_rows(const Shape& shape) {
+  std::int64_t rows = 1;
+  bool overflow = false;  // possible where the last size is 0
+  for (int i = 0; i + 1 < shape.rank(); ++i) {
+    if (shape[i] == 0) return 0;
+    overflow = __builtin_mul_overflow(rows, shape[i], &rows) || overflow;
+  }
+  return overflow ? -1 : rows;
+}
+
+namespace {
+
 // The shape of an argument, against the descriptor: channel as it is; the others in any shape that
 // has the descriptor's rows.
 Status check_shape(const char* argument, const ElementwiseProblem& p, const Shape& shape,
@@ -131,11 +145,7 @@ Status check_shape(const char* argument, const ElementwiseProblem& p, const Shap
       break;
     case Layout::per_token:
     case Layout::per_group: {
-      std::int64_t rows = 1;
-      bool overflow = false;  // possible where the last size is 0
-      for (int i = 0; i + 1 < shape.rank(); ++i)
-        overflow = __builtin_mul_overflow(rows, shape[i], &rows) || overflow;
-      if (shape.rank() < 1 || last != p.shape[1] || rows != p.shape[0] || overflow)
+      if (shape.rank() < 1 || last != p.shape[1] || leading_rows(shape) != p.shape[0])
         return mismatch(fmt::format("a shape [..., {}] with {} rows", p.shape[1], p.shape[0]));
       break;
     }
@@ -160,7 +170,6 @@ Status check_apart(const Workspace& workspace, std::size_t needed, const Element
 
 }  // namespace
 
-// Everything about the arguments but the values of scales and zero points.
 struct ElementwiseAccess {
   static const ElementwiseProblem& problem(const ElementwisePlan& plan) { return plan.problem_; }
   static IntRange range(const ElementwisePlan& plan) { return plan.range_; }

@@ -178,6 +178,18 @@ struct HardFloats {
 /// bytes make sure of it.
 inline constexpr std::int64_t large_bytes = detail::stream_bytes + (std::int64_t{1} << 20);
 
+/// As long as it lives, every call that the driver runs writes past the caches.
+class StreamedStores {
+ public:
+  StreamedStores() : before_(octavo::detail::set_stream_bytes(0)) {}
+  StreamedStores(const StreamedStores&) = delete;
+  StreamedStores& operator=(const StreamedStores&) = delete;
+  ~StreamedStores() { octavo::detail::set_stream_bytes(before_); }
+
+ private:
+  std::int64_t before_;
+};
+
 /// Every float and every integer type once, where all of their combinations would take too long.
 inline constexpr std::array<std::pair<DType, DType>, 4> mixed_types{{{DType::f32, DType::s8},
                                                                      {DType::f64, DType::u4},

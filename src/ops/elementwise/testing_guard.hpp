@@ -136,7 +136,11 @@ struct GuardPlan {
           for (const bool at_back : {false, true}) {
             // Flush against both guards; the other alignments in turns.
             if (offset != 0 && at_back != ((offset / 8 + offset) % 2 == 1)) continue;
-            const std::string wrong = call.run(*plan, stream, o, want, at_back, offset);
+            std::string wrong = call.run(*plan, stream, o, want, at_back, offset);
+            if (wrong.empty()) {
+              const StreamedStores streamed;
+              wrong = call.run(*plan, stream, o, want, at_back, offset);
+            }
             if (wrong.empty()) continue;
             text << (at_back ? " before the back guard" : " behind the front guard") << ", offset "
                  << offset << ": " << wrong;
