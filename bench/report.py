@@ -58,6 +58,27 @@ def table(results: Results, size: str, everything: bool) -> list[str]:
     return [*lines, ""]
 
 
+def dynamic_table(results: Results) -> list[str]:
+    threads = sorted({1, results.all_threads})
+    chosen = [c for c in results.dynamic if c.threads == 1]
+    columns = [(t, *m) for t in threads for m in MEASURES if any(c.get(m[1]) for c in chosen)]
+    lines = [
+        "### Dynamic range, per row",
+        "",
+        "| mode | types | profile | rows x columns | us, 1t | "
+        + " | ".join(f"{title}, {t}t" for t, title, _, _ in columns)
+        + " |",
+        "|---|---|---|---|---:|" + "---:|" * len(columns),
+    ]
+    for case in chosen:
+        mode = "asymmetric" if case.op.endswith("asymmetric") else "symmetric"
+        cells = [mode, " → ".join(case.types), case.profile, case.size.replace("x", " x ")]
+        cells.append(f"{case.microseconds:.2f}")
+        cells += [cell(results.find(case.key, case.size, t), c, f) for t, _, c, f in columns]
+        lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
 def main(arguments: list[str]) -> int:
     files = [a for a in arguments if not a.startswith("-")]
     if len(files) != 1 or set(arguments) - {*files, "--all"}:
@@ -68,6 +89,8 @@ def main(arguments: list[str]) -> int:
     for size in TITLES:
         if any(c.size == size for c in results.cases):
             print("\n".join(table(results, size, "--all" in arguments)))
+    if results.dynamic:
+        print("\n".join(dynamic_table(results)))
     return 0
 
 

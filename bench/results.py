@@ -18,6 +18,7 @@ LAYOUTS = {
 class Case:
     """One case; `counters` are as the benchmark names them."""
 
+    family: str
     op: str
     types: tuple[str, ...]
     layout: str
@@ -53,14 +54,15 @@ class Case:
 @dataclass
 class Results:
     context: dict[str, str]
-    cases: list[Case]
+    cases: list[Case]  # elementwise
+    dynamic: list[Case]  # dynamic ranges; their sizes are rows x columns
 
     @property
     def all_threads(self) -> int:
         return max((c.threads for c in self.cases), default=1)
 
     def find(self, key: tuple, size: str, threads: int) -> Case | None:
-        for case in self.cases:
+        for case in self.cases + self.dynamic:
             if (case.key, case.size, case.threads) == (key, size, threads):
                 return case
         return None
@@ -73,7 +75,7 @@ class Results:
 
 def _case(record: dict) -> Case | None:
     parts = record["name"].split("/iterations:")[0].split("/")
-    if parts[0] != "elementwise" or record.get("error_occurred"):
+    if record.get("error_occurred"):
         return None
     op, middle, size, threads = parts[1], parts[2:-2], parts[-2], parts[-1]
     at = next(i for i, part in enumerate(middle) if part.startswith("per_"))
@@ -81,6 +83,7 @@ def _case(record: dict) -> Case | None:
     profile = rest.pop() if rest[-1] in ("torch", "onnx") else ""
     counters = {k: v for k, v in record.items() if isinstance(v, float)}
     return Case(
+        family=parts[0],
         op=op,
         types=tuple(types),
         layout="/".join(rest),
@@ -96,4 +99,8 @@ def load(path: str) -> Results:
     with open(path, encoding="utf-8") as file:
         data = json.load(file)
     cases = [case for record in data["benchmarks"] if (case := _case(record))]
-    return Results(context=data["context"], cases=cases)
+    return Results(
+        context=data["context"],
+        cases=[c for c in cases if c.family == "elementwise"],
+        dynamic=[c for c in cases if c.family == "dynamic_range"],
+    )
