@@ -46,6 +46,7 @@ struct DynamicRangeQuantizeArgs {
   TensorMut zero_points = {};  ///< s32, as many; may be left out if symmetric (they are all 0)
 };
 
+/// Threads share out rows (or groups) whole: a single long row is better quantized per tensor.
 class DynamicRangeQuantizePlan {
  public:
   using Descriptor = DynamicRangeQuantizeDescriptor;

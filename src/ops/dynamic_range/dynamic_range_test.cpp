@@ -129,14 +129,16 @@ TEST_P(DynamicRange, Ranges) {
 // Enough for every thread; rows too long for the caches; more lanes than threads keep apart.
 TEST_P(DynamicRange, Large) {
   const std::int64_t n = slow_machine() ? 40000 : 400000;
-  const std::array<ShapeCase, 8> cases{{{Layout::per_tensor, {n}},
-                                        {Layout::per_token, {n / 1000, 1000}},
-                                        {Layout::per_token, {2, n / 2}},
-                                        {Layout::per_group, {n / 4096, 4096}, 0, 128},
-                                        {Layout::per_channel, {2, n / 2}, 0},
-                                        {Layout::per_channel, {n / 100, 100}, 1},
-                                        {Layout::per_channel, {4, n / 4}, 1},
-                                        {Layout::per_channel, {3, n / 60, 20}, 1}}};
+  const std::array<ShapeCase, 10> cases{{{Layout::per_tensor, {n}},
+                                         {Layout::per_token, {n / 1000, 1000}},
+                                         {Layout::per_token, {2, n / 2}},
+                                         {Layout::per_group, {n / 4096, 4096}, 0, 128},
+                                         {Layout::per_channel, {2, n / 2}, 0},
+                                         {Layout::per_channel, {n / 100, 100}, 1},
+                                         {Layout::per_channel, {n / 3, 3}, 1},
+                                         {Layout::per_channel, {2, 17000, 2}, 1},
+                                         {Layout::per_channel, {4, n / 4}, 1},
+                                         {Layout::per_channel, {3, n / 60, 20}, 1}}};
   std::uint64_t seed = 0;
   for (const ShapeCase& c : cases)
     for (const auto& [element, integer] : mixed_types) {

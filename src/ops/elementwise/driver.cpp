@@ -161,43 +161,60 @@ class Part {
   // Short rows that follow each other and share their parameters per lane (a few channels on the
   // last axis) are joined to longer ones, whose parameters repeat.
   [[nodiscard]] bool joins_rows() const {
-    if (work_.call.scale == nullptr || !it_.per_lane || gathered_ || it_.rank < 2 ||
-        it_.length() > joined_length / 2)
+    if (!it_.per_lane || gathered_ || it_.rank < 2 || it_.length() > joined_length / 2)
       return false;
     const auto& step = it_.dims[static_cast<std::size_t>(it_.rank - 2)].stride;
     const auto follows = [&](const void* data, Operand o) {
       return data == nullptr || step[o] == it_.length();
     };
-    return step[op_params] == 0 && step[op_output] == it_.length() &&
-           follows(work_.call.input, op_input) && follows(work_.call.grad, op_grad);
+    return step[op_params] == 0 && follows(work_.call.input, op_input) &&
+           follows(work_.call.grad, op_grad) && follows(work_.call.output, op_output);
   }
 
   void run_joined(const KernelCall& rows) {
-    alignas(64) unsigned char scale[joined_length * sizeof(double)];
-    alignas(64) std::int32_t zero_point[joined_length];
+    alignas(64) unsigned char first[joined_length * sizeof(double)];
+    alignas(64) unsigned char second[joined_length * sizeof(double)];
     const std::int64_t together = std::min(joined_length / rows.length, rows.count);
     KernelCall c = rows;
     c.length = together * rows.length;
-    for (std::int64_t i = 0; i < c.length; i += rows.length) {
-      std::memcpy(scale + i * scale_bytes_, rows.scale,
-                  static_cast<std::size_t>(rows.length * scale_bytes_));
-      if (rows.zero_point != nullptr)
-        std::memcpy(zero_point + i, rows.zero_point,
-                    static_cast<std::size_t>(rows.length) * sizeof(std::int32_t));
-    }
-    c.scale = scale;
-    if (rows.zero_point != nullptr) c.zero_point = zero_point;
+    const auto repeat = [&](const void* from, std::int64_t bytes, unsigned char* to) {
+      for (std::int64_t i = 0; i < c.length; i += rows.length)
+        std::memcpy(to + i * bytes, from, static_cast<std::size_t>(rows.length * bytes));
+      return to;
+    };
+    if (rows.scale != nullptr) c.scale = repeat(rows.scale, scale_bytes_, first);
+    if (rows.zero_point != nullptr)
+      c.zero_point = reinterpret_cast<const std::int32_t*>(repeat(rows.zero_point, 4, second));
+    if (rows.high != nullptr) c.high = repeat(rows.high, scale_bytes_, first);
+    if (rows.low != nullptr) c.low = repeat(rows.low, scale_bytes_, second);
+
     c.count = rows.count / together;
     c.input_step = c.grad_step = c.output_step = c.length;
     note(work_.kernel(c));
+    const std::int64_t joined = c.length;
     const std::int64_t done = c.count * c.length;
     c.length = rows.count * rows.length - done;
-    if (c.length == 0) return;
-    c.input_at += done;
-    c.grad_at += done;
-    c.output_at += done;
-    c.count = 1;
-    note(work_.kernel(c));
+    if (c.length > 0) {
+      c.input_at += done;
+      c.grad_at += done;
+      c.output_at += done;
+      c.count = 1;
+      note(work_.kernel(c));
+    }
+    if (rows.high == nullptr) return;
+    scale_bytes_ == 8 ? fold<double>(c, joined, rows) : fold<float>(c, joined, rows);
+  }
+
+  // The ranges of joined rows, back to one.
+  template <class C>
+  static void fold(const KernelCall& from, std::int64_t joined, const KernelCall& to) {
+    for (std::int64_t i = 0; i < joined; ++i) {
+      C& high = static_cast<C*>(to.high)[i % to.length];
+      high = std::max(high, static_cast<const C*>(from.high)[i]);
+      if (to.low == nullptr) continue;
+      C& low = static_cast<C*>(to.low)[i % to.length];
+      low = std::min(low, static_cast<const C*>(from.low)[i]);
+    }
   }
 
   void note(Target ran) { ran_ |= 1U << static_cast<unsigned>(ran); }
