@@ -252,7 +252,11 @@ std::vector<KernelSku> all_skus() {
   };
   extend(&KernelSku::op,
          std::array{Op::quantize, Op::quantize_backward, Op::dequantize, Op::dequantize_backward,
-                    Op::fake_quantize, Op::fake_quantize_backward});
+                    Op::fake_quantize, Op::fake_quantize_backward, Op::dynamic_range_quantize,
+                    Op::dynamic_range_quantize_asymmetric, Op::observe_min_max,
+                    Op::observe_histogram});
+  extend(&KernelSku::category,
+         std::array{Category::elementwise, Category::dynamic_range, Category::observer});
   extend(&KernelSku::element, std::array{DType::f32, DType::f64, DType::f16, DType::bf16});
   extend(&KernelSku::aux_element, std::array{DType::f32, DType::s8, DType::u8, DType::s4});
   extend(&KernelSku::layout,

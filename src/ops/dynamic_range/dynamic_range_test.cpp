@@ -1,8 +1,11 @@
 // Dynamic ranges give the oracle's bits on every target, thread count and layout.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "ops/dynamic_range/testing.hpp"
 #include "ops/elementwise/testing_checks.hpp"
+#include "ops/elementwise/testing_environment.hpp"
 
 namespace octavo::testing {
 namespace {
@@ -223,6 +226,58 @@ TEST_P(DynamicRange, RunsOnTheTargetItNames) {
     DynamicResult got;
     EXPECT_EQ(run(stream, c, got), "");
     EXPECT_EQ(streams().take_trace(), 1U << static_cast<unsigned>(streams().target()));
+  }
+}
+
+// ---- callers ------------------------------------------------------------------------------------
+
+/// A scope of each path: fused, fused after a gather, and two passes.
+std::vector<DynamicCall> some_calls() {
+  std::vector<DynamicCall> calls;
+  for (const RangeMode mode : all_modes)
+    for (const Layout layout : all_layouts)
+      for (const DType element : {DType::f32, DType::f64}) {
+        const Kind kind{Op::quantize, layout, element, DType::s8, Profile::onnx};
+        const Shape shape = layout == Layout::per_tensor ? Shape{3000} : Shape{30, 100};
+        calls.push_back(make_dynamic(problem_of(kind, shape, 1, 25), mode, calls.size()));
+      }
+  return calls;
+}
+
+TEST(DynamicRangeCallers, FloatEnvironmentNeitherMattersNorChanges) {
+  const Environment usual = environment();
+  const Stream stream = Stream::cpu({.threads = 2});
+  for (const DynamicCall& c : some_calls()) {
+    const DynamicResult want = expected(c);
+    for (const Environment& e : environments()) {
+      DynamicResult got;
+      set(e);
+      const std::string wrong = run(stream, c, got);
+      const Environment after = environment();
+      set(usual);
+      ASSERT_EQ(wrong, "");
+      ASSERT_EQ(after.control, e.control);
+      ASSERT_EQ(after.status, e.status);
+      ASSERT_EQ(got, want);
+    }
+  }
+}
+
+TEST(DynamicRangeCallers, ManyAtOnce) {
+  const Stream stream = Stream::cpu({.threads = 3});
+  for (const DynamicCall& c : some_calls()) {
+    const DynamicResult want = expected(c);
+    std::vector<int> wrong(6);
+    std::vector<std::thread> threads;
+    for (int& failures : wrong)
+      threads.emplace_back([&] {
+        for (int i = 0; i < 3; ++i) {
+          DynamicResult got;
+          if (!run(stream, c, got).empty() || !(got == want)) ++failures;
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, std::vector<int>(6));
   }
 }
 

@@ -145,5 +145,42 @@ TEST_F(Allocation, NoneOnTwoThreads) {
     }
 }
 
+TEST_F(Allocation, NoneInDynamicRangesAndObservers) {
+  const Stream stream = Stream::cpu({.threads = 1});
+  std::vector<float> x(30 * 135, 1.5F);
+  std::vector<std::int8_t> q(x.size());
+  std::vector<float> scales(30 * 135);
+  std::vector<std::int32_t> zero_points(scales.size());
+  const Shape shape{30, 135};
+  for (const Layout scope : all_layouts) {
+    const auto plan = DynamicRangeQuantizePlan::select(stream, {.shape = shape,
+                                                                .mode = RangeMode::asymmetric,
+                                                                .scope = scope,
+                                                                .axis = 1,
+                                                                .group_size = 5});
+    ASSERT_TRUE(plan);
+    const WorkspaceBuffer workspace(plan->workspace_size());
+    const Shape slices{plan->slices()};
+    const DynamicRangeQuantizeArgs args{.input = {x.data(), shape},
+                                        .output = TensorMut(q.data(), shape),
+                                        .scales = TensorMut(scales.data(), slices),
+                                        .zero_points = TensorMut(zero_points.data(), slices)};
+    bool fine = plan->run(stream, workspace, args).has_value();
+    const std::int64_t before = allocations;
+    fine &= plan->run(stream, workspace, args).has_value();
+    EXPECT_EQ(allocations - before, 0) << name(scope);
+    EXPECT_TRUE(fine);
+  }
+  const auto observer = HistogramObserver::select(stream, {});
+  ASSERT_TRUE(observer);
+  const WorkspaceBuffer workspace(observer->workspace_size());
+  HistogramState state = observer->make_state();
+  bool fine = observer->run(stream, workspace, {.input = x, .state = &state}).has_value();
+  const std::int64_t before = allocations;
+  fine &= observer->run(stream, workspace, {.input = x, .state = &state}).has_value();
+  EXPECT_EQ(allocations - before, 0);
+  EXPECT_TRUE(fine);
+}
+
 }  // namespace
 }  // namespace octavo::testing

@@ -7,11 +7,8 @@
 #include <vector>
 
 #include "ops/elementwise/testing_checks.hpp"
+#include "ops/elementwise/testing_environment.hpp"
 #include "ops/elementwise/testing_placed.hpp"
-
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
 namespace octavo::testing {
 namespace {
@@ -111,54 +108,6 @@ TEST(Threads, OnePlanRunsFromManyAtOnce) {
 
 // ---- the floating-point environment ------------------------------------------------------------
 
-/// The control and status of this thread, as the CPU holds them.
-struct Environment {
-  std::uint64_t control = 0;
-  std::uint64_t status = 0;
-};
-
-#if defined(__x86_64__)
-Environment environment() { return {_mm_getcsr(), 0}; }
-void set(const Environment& e) { _mm_setcsr(static_cast<unsigned>(e.control)); }
-/// Four rounding modes, flush-to-zero, denormals-are-zero, traps, and a flag that was raised.
-std::vector<Environment> environments() {
-  std::vector<Environment> all;
-  for (const unsigned rounding : {0U, 0x2000U, 0x4000U, 0x6000U})
-    for (const unsigned flush : {0U, 0x8000U, 0x0040U, 0x8040U})
-      for (const unsigned masks : {0x1F80U, 0U})
-        for (const unsigned raised : {0U, 0x20U})
-          if (masks != 0 || raised == 0) all.push_back({rounding | flush | masks | raised, 0});
-  return all;
-}
-#else
-Environment environment() {
-  Environment e;
-  asm volatile("mrs %0, fpcr" : "=r"(e.control));
-  asm volatile("mrs %0, fpsr" : "=r"(e.status));
-  return e;
-}
-void set(const Environment& e) {
-  asm volatile("msr fpcr, %0" : : "r"(e.control));
-  asm volatile("msr fpsr, %0" : : "r"(e.status));
-}
-/// Four rounding modes, flush-to-zero for f32 and f64 and for f16, default NaN, and a raised flag.
-std::vector<Environment> environments() {
-  std::vector<Environment> all;
-  for (std::uint64_t rounding = 0; rounding < 4; ++rounding)
-    for (const std::uint64_t flush : {0U, 1U << 24, 1U << 19, 1U << 25})
-      for (const std::uint64_t raised : {0U, 0x10U})
-        all.push_back({rounding << 22 | flush, raised});
-  // What the CPU does not have reads as 0.
-  const Environment usual = environment();
-  for (Environment& e : all) {
-    set(e);
-    e.control = environment().control;
-  }
-  set(usual);
-  return all;
-}
-#endif
-
 TEST(FloatEnvironment, NeitherMattersNorChanges) {
   [[maybe_unused]] const ManyThreads many;
   const Environment usual = environment();
@@ -228,6 +177,29 @@ TEST(FloatEnvironment, OfTheThreadThatMadeTheStream) {
       ASSERT_TRUE(got == want) << name(op) << " environment " << std::hex << e.control;
     }
     if (slow_machine()) break;
+  }
+}
+
+// Looking at a scale must not raise a flag, or trap, either.
+TEST(FloatEnvironment, IsNotTouchedBySubnormalScales) {
+  const Environment usual = environment();
+  const Stream stream = Stream::cpu({.threads = 1});
+  for (const Profile profile : all_profiles) {
+    const Problem p =
+        problem_of({Op::quantize, Layout::per_channel, DType::f32, DType::s8, profile}, {3, 5}, 1);
+    const Operands o = make_operands(p, {{0x1p-127, 0x1.8p-127}, {0}}, 1);
+    const Bytes want = expected(o);
+    for (const Environment& e : environments()) {
+      Bytes got(want.size());
+      set(e);
+      const Status ran = run(stream, p, pointers_of(o, got.data()));
+      const Environment after = environment();
+      set(usual);
+      ASSERT_TRUE(ran);
+      ASSERT_EQ(after.control, e.control);
+      ASSERT_EQ(after.status, e.status);
+      ASSERT_EQ(got, want);
+    }
   }
 }
 
