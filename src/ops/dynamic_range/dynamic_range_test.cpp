@@ -203,7 +203,7 @@ TEST_P(DynamicRange, RowsDoNotDependOnTheirBatch) {
   for (std::size_t row = 0; row < 64; ++row) {
     DynamicCall one{problem_of(kind, {1, 333}), mode(), {}};
     const auto* from = batch.input.data() + row * 333 * 4;
-    one.input.assign(from, from + 333 * 4);
+    one.input.assign(from, from + std::ptrdiff_t{333} * 4);
     DynamicResult alone;
     ASSERT_EQ(run(stream, one, alone), "");
     EXPECT_TRUE(std::equal(alone.output.begin(), alone.output.end(),
