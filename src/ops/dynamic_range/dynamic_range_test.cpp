@@ -269,6 +269,7 @@ TEST(DynamicRangeCallers, ManyAtOnce) {
     const DynamicResult want = expected(c);
     std::vector<int> wrong(6);
     std::vector<std::thread> threads;
+    threads.reserve(wrong.size());
     for (int& failures : wrong)
       threads.emplace_back([&] {
         for (int i = 0; i < 3; ++i) {

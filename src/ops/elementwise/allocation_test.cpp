@@ -147,9 +147,9 @@ TEST_F(Allocation, NoneOnTwoThreads) {
 
 TEST_F(Allocation, NoneInDynamicRangesAndObservers) {
   const Stream stream = Stream::cpu({.threads = 1});
-  std::vector<float> x(30 * 135, 1.5F);
+  std::vector<float> x(std::size_t{30} * 135, 1.5F);
   std::vector<std::int8_t> q(x.size());
-  std::vector<float> scales(30 * 135);
+  std::vector<float> scales(x.size());
   std::vector<std::int32_t> zero_points(scales.size());
   const Shape shape{30, 135};
   for (const Layout scope : all_layouts) {

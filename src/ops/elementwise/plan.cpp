@@ -232,7 +232,7 @@ struct ElementwiseAccess {
     p.range = plan.range_;
     p.count = plan.scales_;
     p.divides = plan.problem_.has_range;
-    p.scan = kernels_of(plan.sku_.target).scan;
+    if (p.count > 1) p.scan = kernels_of(plan.sku_.target).scan;
     p.scalar_scale = args.scale;
     p.scalar_zero_point = args.zero_point;
     if (args.scales != nullptr) p.scales = args.scales->data;
