@@ -6,6 +6,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <bit>
+
 #include "numerics/dynamic_range.hpp"
 #include "numerics/half.hpp"
 #include "ops/dynamic_range/kernels.hpp"
@@ -89,8 +91,7 @@ template <class C, class T>
 HWY_INLINE C Magnitude(const T* x, std::int64_t n) {
   Bits<T> bits = MostBits<false>(x, n);
   if (HWY_UNLIKELY(bits >= infinity<T>)) bits = MostBits<true>(x, n);
-  T value;
-  std::memcpy(&value, &bits, sizeof(T));
+  const auto value = std::bit_cast<T>(bits);
   if constexpr (sizeof(T) == 2) {
     return numerics::widen(value);
   } else {
