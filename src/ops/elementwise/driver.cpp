@@ -227,10 +227,6 @@ class Part {
   std::uint32_t ran_ = 0;
 };
 
-}  // namespace
-
-namespace {
-
 std::atomic<std::int64_t> stream_from{stream_bytes};
 
 int parts_of(const Stream& stream, const Work& work) {
