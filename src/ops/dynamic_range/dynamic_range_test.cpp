@@ -263,6 +263,39 @@ TEST(DynamicRangeCallers, FloatEnvironmentNeitherMattersNorChanges) {
   }
 }
 
+// A plan may run on another stream than the one it was selected on, and the output's rows may be
+// apart.
+TEST(DynamicRangeCallers, AnotherStreamAndRowsApart) {
+  constexpr std::int64_t rows = 300;
+  constexpr std::int64_t cols = 1000;
+  const Shape shape{rows, cols};
+  const Kind kind{Op::quantize, Layout::per_channel, DType::f32, DType::s8, Profile::torch};
+  const DynamicCall c = make_dynamic(problem_of(kind, shape, 1), RangeMode::asymmetric, 9);
+  const DynamicResult want = expected(c);
+  for (const auto& [selected, ran] : {std::pair(1, 7), std::pair(7, 1)}) {
+    const auto plan =
+        DynamicRangeQuantizePlan::select(Stream::cpu({.threads = selected}), descriptor_of(c));
+    ASSERT_TRUE(plan);
+    const WorkspaceBuffer workspace(plan->workspace_size());
+    Bytes output(static_cast<std::size_t>(rows * (cols + 24)), std::byte{0xCD});
+    std::vector<float> scales(static_cast<std::size_t>(cols));
+    std::vector<std::int32_t> zero_points(scales.size());
+    ASSERT_TRUE(plan->run(Stream::cpu({.threads = ran}), workspace,
+                          {.input = {c.input.data(), DType::f32, shape},
+                           .output = {output.data(), DType::s8, shape, {cols + 24, 1}},
+                           .scales = scales,
+                           .zero_points = zero_points}));
+    EXPECT_EQ(zero_points, want.zero_points);
+    for (std::int64_t i = 0; i < rows * (cols + 24); ++i) {
+      const std::int64_t column = i % (cols + 24);
+      const std::byte expected_byte =
+          column < cols ? want.output[static_cast<std::size_t>(i / (cols + 24) * cols + column)]
+                        : std::byte{0xCD};
+      ASSERT_EQ(output[static_cast<std::size_t>(i)], expected_byte);
+    }
+  }
+}
+
 TEST(DynamicRangeCallers, ManyAtOnce) {
   const Stream stream = Stream::cpu({.threads = 3});
   for (const DynamicCall& c : some_calls()) {
