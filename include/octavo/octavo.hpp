@@ -7,8 +7,12 @@
 #include "octavo/dynamic_range_quantize.hpp"  // IWYU pragma: export
 #include "octavo/fake_quantize.hpp"           // IWYU pragma: export
 #include "octavo/observer.hpp"                // IWYU pragma: export
+#include "octavo/packed_weight.hpp"           // IWYU pragma: export
 #include "octavo/quantize.hpp"                // IWYU pragma: export
+#include "octavo/quantized_linear.hpp"        // IWYU pragma: export
+#include "octavo/quantized_matmul.hpp"        // IWYU pragma: export
 #include "octavo/result.hpp"                  // IWYU pragma: export
 #include "octavo/sku.hpp"                     // IWYU pragma: export
+#include "octavo/smoothquant_linear.hpp"      // IWYU pragma: export
 #include "octavo/stream.hpp"                  // IWYU pragma: export
 #include "octavo/tensor.hpp"                  // IWYU pragma: export

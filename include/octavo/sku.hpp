@@ -29,7 +29,7 @@ struct PrecisionGuarantee {
   friend bool operator==(const PrecisionGuarantee&, const PrecisionGuarantee&) = default;
 };
 
-enum class Category : std::uint8_t { elementwise = 0, dynamic_range = 1, observer = 2 };
+enum class Category : std::uint8_t { elementwise = 0, dynamic_range = 1, observer = 2, linear = 3 };
 enum class Op : std::uint8_t {
   quantize = 0,
   quantize_backward = 1,
@@ -41,9 +41,21 @@ enum class Op : std::uint8_t {
   dynamic_range_quantize_asymmetric = 7,
   observe_min_max = 8,
   observe_histogram = 9,
+  pack_weight = 10,
+  quantized_matmul = 11,
+  quantized_linear = 12,  ///< activations quantized symmetrically
+  quantized_linear_asymmetric = 13,
+  smoothquant_linear = 14,
 };
 enum class Layout : std::uint8_t { per_tensor = 0, per_channel = 1, per_token = 2, per_group = 3 };
-enum class Epilogue : std::uint8_t { none = 0 };
+/// What a linear layer does after its sums: a set of these, `Epilogue::bias | Epilogue::relu`.
+enum class Epilogue : std::uint8_t { none = 0, bias = 1, residual = 2, relu = 4 };
+[[nodiscard]] constexpr Epilogue operator|(Epilogue a, Epilogue b) noexcept {
+  return static_cast<Epilogue>(static_cast<int>(a) | static_cast<int>(b));
+}
+[[nodiscard]] constexpr bool contains(Epilogue set, Epilogue part) noexcept {
+  return (static_cast<int>(set) & static_cast<int>(part)) != 0;
+}
 
 [[nodiscard]] std::string_view name(Category category) noexcept;
 [[nodiscard]] std::string_view name(Op op) noexcept;
@@ -54,8 +66,11 @@ enum class Epilogue : std::uint8_t { none = 0 };
 struct KernelSku {
   Category category = Category::elementwise;
   Op op = Op::quantize;
-  DType element = DType::f32;     ///< the float side
-  DType aux_element = DType::s8;  ///< the integer side; the float type again if there is none
+  /// The float side, and the integer side (the float type again if there is none). Of linear
+  /// layers: activations and weights.
+  DType element = DType::f32;
+  DType aux_element = DType::s8;
+  std::optional<DType> output = std::nullopt;  ///< of linear layers only
   Layout layout = Layout::per_tensor;
   Epilogue epilogue = Epilogue::none;
   Profile profile = Profile::torch;
@@ -66,7 +81,8 @@ struct KernelSku {
   friend bool operator==(const KernelSku&, const KernelSku&) = default;
 };
 
-/// "elementwise.quantize.per_tensor.f32.s8.none.torch.cpu.avx512": stable, one per kernel.
+/// "elementwise.quantize.per_tensor.f32.s8.none.torch.cpu.avx512",
+/// "linear.quantized_linear.per_token.f32.s8.bf16.bias_relu.torch.cpu.amx": stable, one per kernel.
 [[nodiscard]] std::string to_string(const KernelSku& sku);
 
 }  // namespace octavo

@@ -254,11 +254,15 @@ std::vector<KernelSku> all_skus() {
          std::array{Op::quantize, Op::quantize_backward, Op::dequantize, Op::dequantize_backward,
                     Op::fake_quantize, Op::fake_quantize_backward, Op::dynamic_range_quantize,
                     Op::dynamic_range_quantize_asymmetric, Op::observe_min_max,
-                    Op::observe_histogram});
-  extend(&KernelSku::category,
-         std::array{Category::elementwise, Category::dynamic_range, Category::observer});
-  extend(&KernelSku::element, std::array{DType::f32, DType::f64, DType::f16, DType::bf16});
-  extend(&KernelSku::aux_element, std::array{DType::f32, DType::s8, DType::u8, DType::s4});
+                    Op::observe_histogram, Op::pack_weight, Op::smoothquant_linear});
+  extend(&KernelSku::category, std::array{Category::elementwise, Category::dynamic_range,
+                                          Category::observer, Category::linear});
+  extend(&KernelSku::epilogue,
+         std::array{Epilogue::none, Epilogue::bias, Epilogue::bias | Epilogue::relu});
+  extend(&KernelSku::output,
+         std::array<std::optional<DType>, 3>{std::nullopt, DType::f32, DType::s8});
+  extend(&KernelSku::element, std::array{DType::f32, DType::f64});
+  extend(&KernelSku::aux_element, std::array{DType::f32, DType::s8, DType::u8});
   extend(&KernelSku::layout,
          std::array{Layout::per_tensor, Layout::per_channel, Layout::per_token, Layout::per_group});
   extend(&KernelSku::profile, std::array{Profile::torch, Profile::onnx});
@@ -278,6 +282,13 @@ TEST(Skus, PrintAsDocumented) {
   sku.target = Target::neon;
   EXPECT_EQ(to_string(sku),
             "elementwise.fake_quantize_backward.per_group.bf16.bf16.none.onnx.cpu.neon");
+  sku.category = Category::linear;
+  sku.op = Op::quantized_linear;
+  sku.aux_element = DType::s8;
+  sku.output = DType::f16;
+  sku.epilogue = Epilogue::bias | Epilogue::relu;
+  EXPECT_EQ(to_string(sku),
+            "linear.quantized_linear.per_group.bf16.s8.f16.bias_relu.onnx.cpu.neon");
 }
 
 TEST(Skus, AreDistinctInEveryField) {

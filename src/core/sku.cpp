@@ -31,11 +31,11 @@ std::string_view name(Profile profile) noexcept {
   return pick(std::array<std::string_view, 2>{"torch", "onnx"}, profile);
 }
 std::string_view name(Category category) noexcept {
-  return pick(std::array<std::string_view, 3>{"elementwise", "dynamic_range", "observer"},
+  return pick(std::array<std::string_view, 4>{"elementwise", "dynamic_range", "observer", "linear"},
               category);
 }
 std::string_view name(Op op) noexcept {
-  static constexpr std::array<std::string_view, 10> names = {"quantize",
+  static constexpr std::array<std::string_view, 15> names = {"quantize",
                                                              "quantize_backward",
                                                              "dequantize",
                                                              "dequantize_backward",
@@ -44,7 +44,12 @@ std::string_view name(Op op) noexcept {
                                                              "dynamic_range_quantize",
                                                              "dynamic_range_quantize_asymmetric",
                                                              "observe_min_max",
-                                                             "observe_histogram"};
+                                                             "observe_histogram",
+                                                             "pack_weight",
+                                                             "quantized_matmul",
+                                                             "quantized_linear",
+                                                             "quantized_linear_asymmetric",
+                                                             "smoothquant_linear"};
   return pick(names, op);
 }
 std::string_view name(Layout layout) noexcept {
@@ -53,12 +58,16 @@ std::string_view name(Layout layout) noexcept {
   return pick(names, layout);
 }
 std::string_view name(Epilogue epilogue) noexcept {
-  return pick(std::array<std::string_view, 1>{"none"}, epilogue);
+  static constexpr std::array<std::string_view, 8> names = {
+      "none", "bias",      "residual",      "bias_residual",
+      "relu", "bias_relu", "residual_relu", "bias_residual_relu"};
+  return pick(names, epilogue);
 }
 
 std::string to_string(const KernelSku& s) {
-  return fmt::format("{}.{}.{}.{}.{}.{}.{}.{}.{}", name(s.category), name(s.op), name(s.layout),
-                     name(s.element), name(s.aux_element), name(s.epilogue), name(s.profile),
+  return fmt::format("{}.{}.{}.{}.{}{}{}.{}.{}.{}.{}", name(s.category), name(s.op), name(s.layout),
+                     name(s.element), name(s.aux_element), s.output ? "." : "",
+                     s.output ? name(*s.output) : "", name(s.epilogue), name(s.profile),
                      name(s.backend), name(s.target));
 }
 
@@ -78,6 +87,7 @@ std::size_t std::hash<octavo::KernelSku>::operator()(const octavo::KernelSku& s)
   add(s.op);
   add(s.element);
   add(s.aux_element);
+  add(s.output ? static_cast<int>(*s.output) + 1 : 0);
   add(s.layout);
   add(s.epilogue);
   add(s.profile);

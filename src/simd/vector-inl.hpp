@@ -16,6 +16,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "numerics/affine.hpp"
 #include "octavo/dtype.hpp"
 #include "octavo/stream.hpp"
 
@@ -71,6 +72,17 @@ HWY_INLINE hn::Vec<hn::ScalableTag<float>> ToFloat(hn::ScalableTag<float> d,
 HWY_INLINE hn::Vec<hn::ScalableTag<double>> ToFloat(hn::ScalableTag<double> d,
                                                     hn::Vec<Ints<hn::ScalableTag<double>>> v) {
   return hn::PromoteTo(d, v);
+}
+
+// CPUs differ in the sign and payload of the NaNs they make, and Highway's NaN is another one
+// still.
+template <class D>
+HWY_INLINE hn::Vec<D> QuietNaN(D d) {
+  return hn::Set(d, numerics::quiet_nan<hn::TFromD<D>>);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> Canonical(D d, hn::Vec<D> v) {
+  return hn::IfThenElse(hn::IsNaN(v), QuietNaN(d), v);
 }
 
 // ---- Rounding to integers, for |v| < 2^30. Highway's NearestInt also repairs overflow, which the

@@ -189,17 +189,6 @@ HWY_INLINE hn::Mask<D> Passes(D d, hn::Vec<D> x, const P& p, size_t i) {
   return hn::And(hn::Ge(v, p.Bound(d, p.range.min, i)), hn::Le(v, p.Bound(d, p.range.max, i)));
 }
 
-// CPUs differ in the sign and payload of the NaNs they make, and Highway's NaN is another one
-// still.
-template <class D>
-HWY_INLINE hn::Vec<D> QuietNaN(D d) {
-  return hn::Set(d, numerics::quiet_nan<hn::TFromD<D>>);
-}
-template <class D>
-HWY_INLINE hn::Vec<D> Canonical(D d, hn::Vec<D> v) {
-  return hn::IfThenElse(hn::IsNaN(v), QuietNaN(d), v);
-}
-
 }  // namespace octavo::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // OCTAVO_SIMD_PASS

@@ -1,0 +1,158 @@
+// What the linear plans share. Users include quantized_matmul.hpp, quantized_linear.hpp and
+// smoothquant_linear.hpp.
+//
+//     acc[m,n] = sum over k of (a[m,k] - zp_a[m]) * (w[n,k] - zp_w[n])         exact, for any k
+//     y[m,n]   = C(acc) * (s_a[m] * s_w[n])         or, with a bias,
+//                fma(C(acc), s_a[m] * s_w[n], bias[n])
+//     y        = y + residual[m,n];   y = y < 0 ? +0 : y (ReLU)                 where asked for
+//
+// and then y is rounded to the output type, or quantized by the output's scale and zero point.
+// C is f64 if the activations or the output are, else f32; scales and bias are rounded to it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "octavo/packed_weight.hpp"
+#include "octavo/result.hpp"
+#include "octavo/sku.hpp"
+#include "octavo/stream.hpp"
+#include "octavo/tensor.hpp"
+
+namespace octavo {
+
+struct QuantizedLinearDescriptor;
+struct SmoothQuantLinearDescriptor;
+struct QuantizedMatmulDescriptor;
+
+/// Arguments of QuantizedLinearPlan and SmoothQuantLinearPlan. `rows` is at most the plan's m and
+/// may differ from run to run. Rows of every matrix may lie apart (a stride), the elements of a row
+/// may not. Arrays of scales, zero points and bias are contiguous and of any shape.
+struct LinearArgs {
+  TensorRef input;                    ///< [rows, k]
+  WeightRef weight;                   ///< [n, k], or a PackedWeight, as the descriptor says
+  TensorRef weight_scales;            ///< one per output channel, or one; any float type
+  TensorRef weight_zero_points = {};  ///< s32, likewise; only if the descriptor has them
+  TensorRef bias = {};                ///< n of any float type; only if the epilogue has it
+  TensorRef residual = {};            ///< [rows, n] of the output's type (f32 for s8 and u8);
+                                      ///< may be the output itself
+  double output_scale = 1.0;          ///< of an s8 or u8 output
+  std::int32_t output_zero_point = 0;
+  TensorMut output;  ///< [rows, n]
+};
+
+namespace detail {
+
+// Any descriptor, in one form.
+struct LinearProblem {
+  Op op = Op::quantized_matmul;
+  std::int64_t m = 0, n = 0, k = 0;
+  DType activation = DType::s8;  // as given: float types are quantized first
+  DType quantized = DType::s8;   // to this
+  DType weight = DType::s8;
+  DType output = DType::f32;
+  bool symmetric = true;  // of activations that are quantized here
+  bool activation_zero_points = false;
+  bool weight_zero_points = false;
+  bool packed_weight = false;
+  Epilogue epilogue = Epilogue::none;
+  Profile profile = Profile::torch;
+  double act_scale = 1.0;  // of smoothquant_linear, with its zero point
+  std::int32_t act_zero_point = 0;
+};
+
+// Any arguments, in one form.
+struct LinearOperands {
+  const TensorRef* input = nullptr;
+  const WeightRef* weight = nullptr;
+  const TensorRef* weight_scales = nullptr;
+  const TensorRef* weight_zero_points = nullptr;
+  const TensorRef* bias = nullptr;
+  const TensorRef* residual = nullptr;
+  double output_scale = 1.0;
+  std::int32_t output_zero_point = 0;
+  const TensorMut* output = nullptr;
+  const TensorRef* activation_scales = nullptr;  // null: found here, or the descriptor's
+  const TensorRef* activation_zero_points = nullptr;
+};
+
+// The plan behind all of the names.
+class LinearPlan {
+ public:
+  static Result<LinearPlan> select(const Stream& stream, const LinearProblem& problem,
+                                   const PlanPreference& preference);
+  [[nodiscard]] Status can_implement(const LinearOperands& operands) const;
+  [[nodiscard]] std::size_t workspace_size() const noexcept;
+  Status run(const Stream& stream, Workspace workspace, const LinearOperands& operands) const;
+  [[nodiscard]] const KernelSku& sku() const noexcept { return sku_; }
+
+ private:
+  friend struct LinearAccess;
+  LinearProblem problem_;
+  Target vector_target_ = Target::scalar;  // of all that is not a dot product
+  int threads_ = 1;                        // that pack weights, run by run
+  KernelSku sku_;
+};
+
+LinearProblem linear_problem(const QuantizedLinearDescriptor& descriptor);
+LinearProblem linear_problem(const SmoothQuantLinearDescriptor& descriptor);
+LinearProblem linear_problem(const QuantizedMatmulDescriptor& descriptor);
+
+// A plan by its descriptor.
+template <class D, class A>
+class TypedLinearPlan {
+ public:
+  using Descriptor = D;
+  using Args = A;
+
+  /// Chooses a kernel, and refuses what no kernel can do.
+  static Result<TypedLinearPlan> select(const Stream& stream, const Descriptor& descriptor,
+                                        const PlanPreference& preference = {}) {
+    const Result<LinearPlan> plan =
+        LinearPlan::select(stream, linear_problem(descriptor), preference);
+    if (!plan) return plan.error();
+    return TypedLinearPlan(*plan);
+  }
+  /// The same, with the types taken from C++: `select<float, std::int8_t, float>(...)`.
+  template <Element Activation, Element Weight, Element Output>
+  static Result<TypedLinearPlan> select(const Stream& stream, Descriptor descriptor,
+                                        const PlanPreference& preference = {}) {
+    descriptor.activation = dtype_of<Activation>;
+    descriptor.weight = dtype_of<Weight>;
+    descriptor.output = dtype_of<Output>;
+    return select(stream, std::as_const(descriptor), preference);
+  }
+
+  /// Whether `run` would accept these arguments, and if not, why.
+  [[nodiscard]] Status can_implement(const Args& args) const {
+    return plan_.can_implement(operands(args));
+  }
+  /// Bytes of workspace that `run` needs.
+  [[nodiscard]] std::size_t workspace_size() const noexcept { return plan_.workspace_size(); }
+  /// Does the work; it is done when this returns. Allocates nothing.
+  Status run(const Stream& stream, Workspace workspace, const Args& args) const {
+    return plan_.run(stream, workspace, operands(args));
+  }
+  [[nodiscard]] const KernelSku& sku() const noexcept { return plan_.sku(); }
+  [[nodiscard]] const PrecisionGuarantee& precision_guarantee() const noexcept {
+    return sku().guarantee;
+  }
+
+ private:
+  explicit TypedLinearPlan(const LinearPlan& plan) : plan_(plan) {}
+  static LinearOperands operands(const Args& args) {
+    LinearOperands o{&args.input, &args.weight,   &args.weight_scales, &args.weight_zero_points,
+                     &args.bias,  &args.residual, args.output_scale,   args.output_zero_point,
+                     &args.output};
+    if constexpr (requires { args.activation_scales; }) {
+      o.activation_scales = &args.activation_scales;
+      o.activation_zero_points = &args.activation_zero_points;
+    }
+    return o;
+  }
+  LinearPlan plan_;
+};
+
+}  // namespace detail
+}  // namespace octavo

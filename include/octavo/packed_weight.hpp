@@ -1,0 +1,95 @@
+// Weights of a linear layer, rearranged once so that every run can read them in order.
+//
+//     Result<PackedWeight> w = pack(stream, TensorRef(weights, {n, k}));
+//
+// One layout serves all CPUs, so a packed weight may be stored and loaded elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "octavo/result.hpp"
+#include "octavo/sku.hpp"
+#include "octavo/stream.hpp"
+#include "octavo/tensor.hpp"
+
+namespace octavo {
+
+/// Packed weights [n, k] of s8 or u8. Copies share their memory. Plans read it and never write it,
+/// so one may serve many threads. A default-constructed one is empty and is refused everywhere.
+class PackedWeight {
+ public:
+  PackedWeight() = default;
+
+  [[nodiscard]] std::int64_t n() const noexcept;
+  [[nodiscard]] std::int64_t k() const noexcept;
+  [[nodiscard]] DType dtype() const noexcept;
+  [[nodiscard]] bool empty() const noexcept { return impl_ == nullptr; }
+  /// Bytes of memory that it holds.
+  [[nodiscard]] std::size_t bytes() const noexcept;
+
+  /// A portable image, with a version and a checksum.
+  [[nodiscard]] std::vector<std::byte> serialize() const;
+  /// Reads one back; refuses what is truncated, damaged, or of a version it does not know.
+  [[nodiscard]] static Result<PackedWeight> deserialize(std::span<const std::byte> image);
+
+  struct Impl;
+  [[nodiscard]] const Impl* impl() const noexcept { return impl_.get(); }
+
+ private:
+  friend struct PackedWeightAccess;
+  std::shared_ptr<Impl> impl_;
+};
+
+/// The weights of a layer: rows as they are ([n, k], a stride between rows), or packed.
+struct WeightRef {
+  WeightRef() = default;
+  WeightRef(const TensorRef& rows) : tensor(rows) {}
+  template <class... T>
+  requires(sizeof...(T) > 1) explicit WeightRef(const T&... rows) : tensor(rows...) {}
+  WeightRef(const PackedWeight& packed_weight) : packed(&packed_weight) {}
+
+  TensorRef tensor;
+  const PackedWeight* packed = nullptr;  ///< must outlive the call
+};
+
+struct PackWeightDescriptor {
+  std::int64_t n = 0;        ///< output channels
+  std::int64_t k = 0;        ///< input channels
+  DType weight = DType::s8;  ///< s8 or u8
+};
+
+struct PackWeightArgs {
+  TensorRef weight;                ///< [n, k]; rows may lie apart
+  PackedWeight* packed = nullptr;  ///< of make_packed
+};
+
+class PackWeightPlan {
+ public:
+  using Descriptor = PackWeightDescriptor;
+  using Args = PackWeightArgs;
+
+  static Result<PackWeightPlan> select(const Stream& stream, const Descriptor& descriptor,
+                                       const PlanPreference& preference = {});
+  /// One of the right size, all zero. The only allocation.
+  [[nodiscard]] PackedWeight make_packed() const;
+  [[nodiscard]] Status can_implement(const Args& args) const;
+  [[nodiscard]] std::size_t workspace_size() const noexcept { return 0; }
+  Status run(const Stream& stream, Workspace workspace, const Args& args) const;
+  [[nodiscard]] const KernelSku& sku() const noexcept { return sku_; }
+  [[nodiscard]] const PrecisionGuarantee& precision_guarantee() const noexcept {
+    return sku_.guarantee;
+  }
+
+ private:
+  Descriptor descriptor_;
+  KernelSku sku_;
+};
+
+/// All of that in one call.
+[[nodiscard]] Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight);
+
+}  // namespace octavo

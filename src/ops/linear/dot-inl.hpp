@@ -1,0 +1,104 @@
+// The loop of all kernels that keep a tile of sums in registers. Each file that includes this is
+// compiled for its own instruction set, and an Engine of its own says what a vector is:
+//
+//     target                       it is compiled for
+//     columns                      of a vector of weights, a divisor of 16
+//     rows, vectors                of a tile
+//     activation_bytes             of a step: 4 values
+//     Activation, Weights, Sums    types
+//     activation(p), weights(p)    load; one step's activations are repeated for each column
+//     zero(), add(sums, a, w)
+//     store(sums, p)               `columns` int32
+//
+// Everything here has internal linkage, or a copy made for one instruction set might run on
+// another.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "ops/linear/dot.hpp"
+
+namespace octavo::detail {
+namespace {
+
+struct Tile {
+  const unsigned char* activations;
+  std::int64_t activation_stride;
+  const std::int8_t* weights[group_columns / 4];
+  std::int64_t steps;
+  std::int32_t* sums;
+};
+
+template <class E, int rows, int vectors>
+void dot_tile(const Tile& t) {
+  constexpr std::int64_t step_bytes = panel_columns * step_k;
+  typename E::Sums sums[rows][vectors];
+  const std::int8_t* weights[vectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < vectors; ++v) weights[v] = t.weights[v];
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) sums[r][v] = E::zero();
+  const unsigned char* activations = t.activations;
+  for (std::int64_t step = 0; step < t.steps; ++step) {
+    typename E::Weights w[vectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) w[v] = E::weights(weights[v] + step * step_bytes);
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) {
+      const typename E::Activation a = E::activation(activations + r * t.activation_stride);
+#pragma GCC unroll 8
+      for (int v = 0; v < vectors; ++v) sums[r][v] = E::add(sums[r][v], a, w[v]);
+    }
+    activations += E::activation_bytes;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v)
+      E::store(sums[r][v], t.sums + r * group_columns + v * E::columns);
+}
+
+using TileFunction = void (*)(const Tile&);
+
+// For every number of rows and of vectors. (No std::array: its functions would be shared by all
+// instruction sets.)
+template <class E, class Indices>
+struct Tiles;
+template <class E, std::size_t... i>
+struct Tiles<E, std::index_sequence<i...>> {
+  static constexpr TileFunction all[] = {
+      dot_tile<E, static_cast<int>(i) / E::vectors + 1, static_cast<int>(i) % E::vectors + 1>...};
+};
+
+template <class E>
+Target dot(const DotCall& call) {
+  using All = Tiles<E, std::make_index_sequence<std::size_t{E::rows} * E::vectors>>;
+  const std::int64_t columns = call.panels * panel_columns;
+  constexpr std::int64_t wide = E::vectors * E::columns;
+  for (std::int64_t column = 0; column < columns; column += wide) {
+    const std::int64_t left = columns - column;
+    const std::int64_t vectors = (left < wide ? left : wide) / E::columns;
+    Tile tile{};
+    tile.activation_stride = call.activation_stride;
+    tile.steps = call.steps;
+    for (std::int64_t v = 0; v < vectors; ++v) {
+      const std::int64_t at = column + v * E::columns;
+      tile.weights[v] =
+          call.weights + at / panel_columns * call.panel_bytes + at % panel_columns * step_k;
+    }
+    for (std::int64_t row = 0; row < call.rows; row += E::rows) {
+      const std::int64_t rows = call.rows - row < E::rows ? call.rows - row : E::rows;
+      tile.activations =
+          static_cast<const unsigned char*>(call.activations) + row * call.activation_stride;
+      tile.sums = call.sums + row * group_columns + column;
+      All::all[(rows - 1) * E::vectors + vectors - 1](tile);
+    }
+  }
+  return E::target;
+}
+
+}  // namespace
+}  // namespace octavo::detail

@@ -1,0 +1,64 @@
+// Dot products of 8-bit integers: what a kernel is, and where to find one.
+//
+// Weights are packed in panels of 16 columns (output channels), each [k / 4][16][4]: the 64 bytes
+// of a step hold four consecutive k of every column. k is padded with zeros to a multiple of 64.
+// That is the order of an AMX tile and of the VNNI and Arm dot-product instructions alike.
+//
+// All kernels add modulo 2^32: whatever a partial sum does, the sum is right if it fits at the end.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/stream.hpp"
+
+namespace octavo::detail {
+
+inline constexpr std::int64_t panel_columns = 16;
+inline constexpr std::int64_t step_k = 4;  // of a step, 64 bytes of a panel
+inline constexpr std::int64_t padded_k = 64;
+inline constexpr int group_panels = 4;  // at most, of a call
+inline constexpr std::int64_t group_columns = group_panels * panel_columns;
+inline constexpr std::int64_t block_rows = 48;  // at most, of a call
+
+/// How a kernel reads activations. `u8` and `s8` differ by 128, which the zero point takes up.
+enum class Form : std::uint8_t { s8, u8, s16 };
+
+/// sums[r][c] = sum over k of activations[r][k] * weights[c][k], modulo 2^32.
+struct DotCall {
+  const void* activations = nullptr;
+  std::int64_t activation_stride = 0;  // bytes between rows
+  std::int64_t rows = 0;
+  const std::int8_t* weights = nullptr;  // the first panel
+  std::int64_t panel_bytes = 0;          // between panels
+  int panels = 0;
+  std::int64_t steps = 0;        // k / 4, rounded up to what the kernel's grain makes of it
+  std::int32_t* sums = nullptr;  // group_columns apart; those of all panels are written
+};
+
+struct DotKernel {
+  Form form = Form::s8;
+  /// Rows are read in whole multiples of so many k.
+  std::int64_t k_grain = step_k;
+  Target (*run)(const DotCall& call) = nullptr;  // returns the target it was compiled for
+  /// Around all calls of a thread, where the target needs it.
+  void (*begin)() = nullptr;
+  void (*end)() = nullptr;
+};
+
+/// Null if the target has none of its own, or this compiler does not build it.
+const DotKernel* dot_kernel_of(Target target);
+
+extern const DotKernel dot_scalar;
+#if defined(__x86_64__)
+extern const DotKernel dot_avx2;
+extern const DotKernel dot_avxvnni;
+extern const DotKernel dot_avx512;
+extern const DotKernel dot_avx512vnni;
+extern const DotKernel dot_amx;
+#else
+extern const DotKernel dot_neon;
+extern const DotKernel dot_dotprod;
+extern const DotKernel dot_i8mm;
+#endif
+
+}  // namespace octavo::detail

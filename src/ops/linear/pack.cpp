@@ -1,0 +1,282 @@
+#include "ops/linear/pack.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "core/check.hpp"
+#include "core/parallel.hpp"
+#include "core/target.hpp"
+
+namespace octavo {
+namespace {
+
+constexpr std::size_t huge_page = std::size_t{2} << 20U;
+constexpr std::size_t cache_line = 64;
+
+std::align_val_t alignment_of(std::int64_t bytes) {
+  return std::align_val_t{static_cast<std::size_t>(bytes) >= huge_page ? huge_page : cache_line};
+}
+
+// Four bytes of a column, by a copy that may stop short of the row's end.
+std::uint32_t quad(const unsigned char* row, std::int64_t at, std::int64_t k) {
+  std::uint32_t four = 0;
+  const std::int64_t left = k - at;
+  if (left >= 4) {
+    std::memcpy(&four, row + at, 4);
+  } else if (left > 0) {
+    std::memcpy(&four, row + at, static_cast<std::size_t>(left));
+  }
+  return four;
+}
+
+// s8 from u8 is a flip of the top bit; what pads a row stays 0.
+std::uint32_t flip_of(std::int64_t at, std::int64_t k) {
+  const std::int64_t left = std::clamp<std::int64_t>(k - at, 0, 4);
+  return left == 4 ? 0x80808080U : 0x80808080U & ((1U << (8 * left)) - 1U);
+}
+
+// ---- The image: a header, the sums, the panels; all little-endian, as both kinds of CPU are.
+
+struct Header {
+  char magic[8];
+  std::uint32_t version;
+  std::uint32_t dtype;
+  std::int64_t n;
+  std::int64_t k;
+  std::uint64_t checksum;  // of all behind the header
+};
+static_assert(sizeof(Header) == 40);
+constexpr char magic[8] = {'O', 'C', 'T', 'A', 'V', 'O', 'P', 'W'};
+constexpr std::uint32_t version = 1;
+
+std::uint64_t checksum(std::span<const std::byte> bytes) {
+  constexpr std::uint64_t odd = 0x9E3779B97F4A7C15U;
+  std::uint64_t h = bytes.size() * odd;
+  for (std::size_t i = 0; i < bytes.size(); i += sizeof h) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + i, std::min(sizeof word, bytes.size() - i));
+    h = (h ^ word) * odd;
+    h ^= h >> 32U;
+  }
+  return h;
+}
+
+}  // namespace
+
+void PackedWeight::Impl::Free::operator()(std::int8_t* p) const noexcept { std::free(p); }
+
+struct PackedWeightAccess {
+  static PackedWeight make(std::int64_t n, std::int64_t k, DType dtype) {
+    PackedWeight packed;
+    packed.impl_ = std::make_shared<PackedWeight::Impl>();
+    PackedWeight::Impl& impl = *packed.impl_;
+    impl.n = n;
+    impl.k = k;
+    impl.dtype = dtype;
+    impl.data_bytes = detail::panels_of(n) * detail::panel_bytes_of(k);
+    impl.sums.assign(static_cast<std::size_t>(detail::panels_of(n) * detail::panel_columns), 0);
+    const auto alignment = static_cast<std::size_t>(alignment_of(impl.data_bytes));
+    const auto bytes = static_cast<std::size_t>(detail::round_up(
+        std::max<std::int64_t>(impl.data_bytes, 1), static_cast<std::int64_t>(alignment)));
+    auto* data = static_cast<std::int8_t*>(std::aligned_alloc(alignment, bytes));
+    if (data == nullptr) throw std::bad_alloc();
+    impl.data.reset(data);
+    // Weights are read from end to end: with fewer, larger pages the CPU looks fewer of them up.
+    if (alignment == huge_page) (void)madvise(data, bytes, MADV_HUGEPAGE);
+    std::memset(data, 0, bytes);
+    return packed;
+  }
+  static PackedWeight::Impl& impl(PackedWeight& packed) { return *packed.impl_; }
+};
+
+std::int64_t PackedWeight::n() const noexcept { return impl_ ? impl_->n : 0; }
+std::int64_t PackedWeight::k() const noexcept { return impl_ ? impl_->k : 0; }
+DType PackedWeight::dtype() const noexcept { return impl_ ? impl_->dtype : DType::s8; }
+std::size_t PackedWeight::bytes() const noexcept {
+  return impl_ ? static_cast<std::size_t>(impl_->data_bytes) + impl_->sums.size() * 8 : 0;
+}
+
+std::vector<std::byte> PackedWeight::serialize() const {
+  if (empty()) return {};
+  std::vector<std::byte> image(sizeof(Header) + bytes());
+  std::byte* to = image.data() + sizeof(Header);
+  const std::size_t sum_bytes = impl_->sums.size() * 8;
+  if (sum_bytes > 0) std::memcpy(to, impl_->sums.data(), sum_bytes);
+  std::memcpy(to + sum_bytes, impl_->data.get(), static_cast<std::size_t>(impl_->data_bytes));
+  Header header{};
+  std::memcpy(header.magic, magic, sizeof magic);
+  header.version = version;
+  header.dtype = static_cast<std::uint32_t>(impl_->dtype);
+  header.n = impl_->n;
+  header.k = impl_->k;
+  header.checksum = checksum(std::span(image).subspan(sizeof(Header)));
+  std::memcpy(image.data(), &header, sizeof header);
+  return image;
+}
+
+Result<PackedWeight> PackedWeight::deserialize(std::span<const std::byte> image) {
+  using detail::invalid;
+  using detail::unsupported;
+  Header h{};
+  if (image.size() < sizeof h)
+    return invalid("image",
+                   fmt::format("expected at least {} bytes, got {}", sizeof h, image.size()));
+  std::memcpy(&h, image.data(), sizeof h);
+  if (std::memcmp(h.magic, magic, sizeof magic) != 0)
+    return invalid("image", "expected a packed weight, got something else (no OCTAVOPW in front)");
+  if (h.version != version)
+    return unsupported("image", fmt::format("expected version {}, got {}", version, h.version));
+  const auto dtype = static_cast<DType>(h.dtype);
+  if (h.dtype > 0xFF || (dtype != DType::s8 && dtype != DType::u8))
+    return unsupported("image", fmt::format("expected weights of s8 or u8, got type {}", h.dtype));
+  if (Status s = detail::check_weight_sizes(h.n, h.k); !s) return s.error();
+  const std::size_t expected =
+      static_cast<std::size_t>(detail::panels_of(h.n)) *
+          (static_cast<std::size_t>(detail::panel_bytes_of(h.k)) + detail::panel_columns * 8) +
+      sizeof h;
+  if (image.size() != expected)
+    return Error(ErrorCode::buffer_too_small, "image",
+                 fmt::format("image: expected {} bytes for [{}, {}], got {}", expected, h.n, h.k,
+                             image.size()),
+                 static_cast<std::int64_t>(expected), static_cast<std::int64_t>(image.size()));
+  const auto rest = image.subspan(sizeof h);
+  if (checksum(rest) != h.checksum)
+    return invalid("image", "expected the checksum it was written with: it is damaged");
+  PackedWeight packed = PackedWeightAccess::make(h.n, h.k, dtype);
+  Impl& impl = *packed.impl_;
+  const std::size_t sum_bytes = impl.sums.size() * 8;
+  if (sum_bytes > 0) std::memcpy(impl.sums.data(), rest.data(), sum_bytes);
+  if (rest.size() > sum_bytes)
+    std::memcpy(impl.data.get(), rest.data() + sum_bytes, rest.size() - sum_bytes);
+  return packed;
+}
+
+namespace detail {
+
+void pack_panels(const WeightRows& rows, std::int64_t first, std::int64_t last, std::int8_t* to,
+                 std::int64_t* sums) {
+  const std::int64_t padded = round_up(rows.k, padded_k);
+  for (std::int64_t panel = first; panel < last; ++panel) {
+    std::int8_t* out = to + (panel - first) * panel_bytes_of(rows.k);
+    for (std::int64_t column = 0; column < panel_columns; ++column) {
+      const std::int64_t n = panel * panel_columns + column;
+      std::int8_t* at = out + column * step_k;
+      std::int64_t& sum = sums[(panel - first) * panel_columns + column];
+      sum = 0;
+      if (n >= rows.n) {
+        for (std::int64_t i = 0; i < padded; i += step_k)
+          std::memset(at + i * panel_columns, 0, step_k);
+        continue;
+      }
+      const auto* row = static_cast<const unsigned char*>(rows.data) + n * rows.stride;
+      for (std::int64_t i = 0; i < padded; i += step_k) {
+        const std::uint32_t four =
+            quad(row, i, rows.k) ^ (rows.is_unsigned ? flip_of(i, rows.k) : 0);
+        std::memcpy(at + i * panel_columns, &four, sizeof four);
+      }
+      for (std::int64_t i = 0; i < rows.k; ++i)
+        sum += rows.is_unsigned ? row[i] - 128 : static_cast<std::int8_t>(row[i]);
+    }
+  }
+}
+
+Status check_weight_sizes(std::int64_t n, std::int64_t k) {
+  if (n < 0) return invalid("n", fmt::format("expected 0 or more, got {}", n));
+  if (k < 0) return invalid("k", fmt::format("expected 0 or more, got {}", k));
+  constexpr std::int64_t most = std::int64_t{1} << 58;
+  std::int64_t bytes = 0;
+  if (n > most || k > most ||
+      __builtin_mul_overflow(round_up(n, panel_columns), round_up(k, padded_k), &bytes) ||
+      bytes > most)
+    return invalid(
+        "n", fmt::format("expected sizes within the address space, got n = {}, k = {}", n, k));
+  return {};
+}
+
+Status check_weight(const TensorRef& weight, DType dtype, std::int64_t n, std::int64_t k) {
+  const Result<Checked> checked = check_input("weight", weight, dtype);
+  if (!checked) return checked.error();
+  if (!(weight.shape == Shape{n, k}))
+    return invalid("weight", fmt::format("expected shape [{}, {}] (output by input channels), got "
+                                         "{}",
+                                         n, k, to_string(weight.shape)));
+  if (n > 0 && k > 1 && weight.strides[1] != 1)
+    return invalid("weight", fmt::format("expected rows of consecutive elements (last stride 1), "
+                                         "got strides {}; copy it first",
+                                         to_string(weight.strides)));
+  return {};
+}
+
+}  // namespace detail
+
+Result<PackWeightPlan> PackWeightPlan::select(const Stream& stream, const Descriptor& descriptor,
+                                              const PlanPreference& preference) {
+  if (descriptor.weight != DType::s8 && descriptor.weight != DType::u8)
+    return detail::unsupported("weight",
+                               fmt::format("expected s8 or u8, got {}", name(descriptor.weight)));
+  if (Status s = detail::check_weight_sizes(descriptor.n, descriptor.k); !s) return s.error();
+  if (preference.backend && *preference.backend != stream.backend())
+    return detail::unsupported(
+        "backend", fmt::format("expected {}, the stream's, got {}", name(stream.backend()),
+                               name(*preference.backend)));
+  if (const auto allowed = detail::allowed_targets(stream, preference); !allowed)
+    return allowed.error();
+  PackWeightPlan plan;
+  plan.descriptor_ = descriptor;
+  plan.sku_.category = Category::linear;
+  plan.sku_.op = Op::pack_weight;
+  plan.sku_.element = plan.sku_.aux_element = descriptor.weight;
+  plan.sku_.guarantee.math = DType::s32;
+  return plan;
+}
+
+PackedWeight PackWeightPlan::make_packed() const {
+  return PackedWeightAccess::make(descriptor_.n, descriptor_.k, descriptor_.weight);
+}
+
+Status PackWeightPlan::can_implement(const Args& args) const {
+  const Descriptor& d = descriptor_;
+  if (Status s = detail::check_weight(args.weight, d.weight, d.n, d.k); !s) return s;
+  if (args.packed == nullptr || args.packed->empty())
+    return detail::invalid("packed", "expected one of make_packed, got none");
+  if (args.packed->n() != d.n || args.packed->k() != d.k || args.packed->dtype() != d.weight)
+    return detail::invalid("packed", fmt::format("expected [{}, {}] of {}, got [{}, {}] of {}", d.n,
+                                                 d.k, name(d.weight), args.packed->n(),
+                                                 args.packed->k(), name(args.packed->dtype())));
+  return {};
+}
+
+Status PackWeightPlan::run(const Stream& stream, Workspace /*workspace*/, const Args& args) const {
+  if (Status s = can_implement(args); !s) return s;
+  const Descriptor& d = descriptor_;
+  PackedWeight::Impl& impl = PackedWeightAccess::impl(*args.packed);
+  const detail::WeightRows rows{args.weight.data, args.weight.strides[0], d.n, d.k,
+                                d.weight == DType::u8};
+  const std::int64_t panels = detail::panels_of(d.n);
+  const int parts = static_cast<int>(
+      std::clamp<std::int64_t>(std::min(panels, impl.data_bytes >> 18), 1, stream.threads()));
+  detail::parallel(stream, parts, [&](int part) {
+    const std::int64_t first = panels * part / parts;
+    const std::int64_t last = panels * (part + 1) / parts;
+    detail::pack_panels(rows, first, last, impl.data.get() + first * detail::panel_bytes_of(d.k),
+                        impl.sums.data() + first * detail::panel_columns);
+  });
+  return {};
+}
+
+Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight) {
+  if (weight.shape.rank() != 2)
+    return detail::invalid(
+        "weight", fmt::format("expected a shape [n, k], got {}", detail::to_string(weight.shape)));
+  const auto plan = PackWeightPlan::select(
+      stream, {.n = weight.shape[0], .k = weight.shape[1], .weight = weight.dtype});
+  if (!plan) return plan.error();
+  PackedWeight packed = plan->make_packed();
+  if (Status s = plan->run(stream, {}, {.weight = weight, .packed = &packed}); !s) return s.error();
+  return packed;
+}
+
+}  // namespace octavo
