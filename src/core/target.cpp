@@ -7,6 +7,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #else
 #include <sys/auxv.h>
 #endif
@@ -24,6 +26,12 @@ constexpr bool all(std::uint64_t value, std::initializer_list<int> bits) {
   for (const int b : bits)
     if (((value >> b) & 1U) == 0) return false;
   return true;
+}
+
+bool may_use_tiles() {
+  constexpr long request_permission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long tile_data = 18;               // XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 
 std::uint32_t detect() {
@@ -51,7 +59,8 @@ std::uint32_t detect() {
   found |= bit(Target::avx512);
   if (!all(seven.c, {11})) return found;
   found |= bit(Target::avx512vnni);
-  if (all(state, {17, 18}) && all(seven.d, {24, 25})) found |= bit(Target::amx);
+  // The system hands out tiles to processes that ask for them.
+  if (all(state, {17, 18}) && all(seven.d, {24, 25}) && may_use_tiles()) found |= bit(Target::amx);
   return found;
 }
 #else

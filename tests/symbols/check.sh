@@ -26,10 +26,11 @@ fi
     sub(/^[^\t]*\t/, "", instruction)
     mnemonic = instruction
     sub(/[ \t].*/, "", mnemonic)
-    # x86: AVX and what came with it; Arm: SVE, dotprod, i8mm
+    # x86: AVX and what came with it, AMX; Arm: SVE, dotprod, i8mm
     beyond = mnemonic ~ /^v[a-z]/ ||
              mnemonic ~ /^k(mov|and|or|not|x|test|shift|unpck|add)/ ||
              mnemonic ~ /^(shlx|shrx|sarx|rorx|mulx|andn|bextr|pdep|pext|lzcnt|popcnt|movbe)[lq]?$/ ||
+             mnemonic ~ /^(ldtilecfg|tile(loadd|stored|zero|release)|tdp)/ ||
              mnemonic ~ /^(usdot|sudot|sdot|udot|smmla|ummla|usmmla)$/ ||
              instruction ~ /[^a-z0-9]z[0-9]+\.[bhsd]/
     if (!beyond) next

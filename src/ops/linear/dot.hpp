@@ -18,7 +18,7 @@ inline constexpr std::int64_t step_k = 4;  // of a step, 64 bytes of a panel
 inline constexpr std::int64_t padded_k = 64;
 inline constexpr int group_panels = 4;  // at most, of a call
 inline constexpr std::int64_t group_columns = group_panels * panel_columns;
-inline constexpr std::int64_t block_rows = 48;  // at most, of a call
+inline constexpr std::int64_t block_rows = 64;  // at most, of a call
 
 /// How a kernel reads activations. `u8` and `s8` differ by 128, which the zero point takes up.
 enum class Form : std::uint8_t { s8, u8, s16 };
@@ -33,15 +33,19 @@ struct DotCall {
   int panels = 0;
   std::int64_t steps = 0;        // k / 4, rounded up to what the kernel's grain makes of it
   std::int32_t* sums = nullptr;  // group_columns apart; those of all panels are written
+  // Weights that come next, to be brought nearer meanwhile; or null.
+  const std::int8_t* ahead = nullptr;
+  std::int64_t ahead_bytes = 0;
 };
 
 struct DotKernel {
   Form form = Form::s8;
   /// Rows are read in whole multiples of so many k.
   std::int64_t k_grain = step_k;
+  /// Best called with so many rows, up to block_rows.
+  std::int64_t rows = 48;
   Target (*run)(const DotCall& call) = nullptr;  // returns the target it was compiled for
-  /// Around all calls of a thread, where the target needs it.
-  void (*begin)() = nullptr;
+  /// After all calls of a thread, where the target needs it.
   void (*end)() = nullptr;
 };
 

@@ -38,6 +38,6 @@ struct Engine {
 
 }  // namespace N_AVX2
 
-const DotKernel dot_avx2{Form::s16, step_k, dot<N_AVX2::Engine>};
+const DotKernel dot_avx2{.form = Form::s16, .run = dot<N_AVX2::Engine>};
 
 }  // namespace octavo::detail

@@ -44,6 +44,6 @@ struct Engine {
 
 }  // namespace N_AVX512
 
-const DotKernel dot_avx512{Form::s16, step_k, dot<N_AVX512::Engine>};
+const DotKernel dot_avx512{.form = Form::s16, .run = dot<N_AVX512::Engine>};
 
 }  // namespace octavo::detail

@@ -31,6 +31,6 @@ struct Engine {
 
 }  // namespace N_AVX512VNNI
 
-const DotKernel dot_avx512vnni{Form::u8, step_k, dot<N_AVX512VNNI::Engine>};
+const DotKernel dot_avx512vnni{.form = Form::u8, .run = dot<N_AVX512VNNI::Engine>};
 
 }  // namespace octavo::detail

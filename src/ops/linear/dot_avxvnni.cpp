@@ -35,6 +35,6 @@ struct Engine {
 
 }  // namespace N_AVXVNNI
 
-const DotKernel dot_avxvnni{Form::u8, step_k, dot<N_AVXVNNI::Engine>};
+const DotKernel dot_avxvnni{.form = Form::u8, .run = dot<N_AVXVNNI::Engine>};
 
 }  // namespace octavo::detail

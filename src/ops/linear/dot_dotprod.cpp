@@ -31,6 +31,6 @@ struct Engine {
 
 }  // namespace N_DOTPROD
 
-const DotKernel dot_dotprod{Form::s8, step_k, dot<N_DOTPROD::Engine>};
+const DotKernel dot_dotprod{.form = Form::s8, .run = dot<N_DOTPROD::Engine>};
 
 }  // namespace octavo::detail

@@ -34,6 +34,6 @@ struct Engine {
 
 }  // namespace N_NEON_DOT
 
-const DotKernel dot_neon{Form::s8, step_k, dot<N_NEON_DOT::Engine>};
+const DotKernel dot_neon{.form = Form::s8, .run = dot<N_NEON_DOT::Engine>};
 
 }  // namespace octavo::detail

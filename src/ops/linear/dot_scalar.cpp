@@ -23,7 +23,7 @@ Target dot(const DotCall& call) {
 
 }  // namespace
 
-const DotKernel dot_scalar{Form::s8, step_k, dot};
+const DotKernel dot_scalar{.form = Form::s8, .run = dot};
 
 const DotKernel* dot_kernel_of(Target target) {
   switch (target) {
@@ -39,14 +39,14 @@ const DotKernel* dot_kernel_of(Target target) {
     case Target::avx512vnni:
       return &dot_avx512vnni;
     case Target::amx:
-      return nullptr;
+      return &dot_amx;
 #else
     case Target::neon:
       return &dot_neon;
     case Target::dotprod:
       return &dot_dotprod;
     case Target::i8mm:
-      return nullptr;
+      return &dot_i8mm;
 #endif
     default:
       return nullptr;

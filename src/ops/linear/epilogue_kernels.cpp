@@ -70,8 +70,7 @@ void EpilogueKernel(const EpilogueCall<C>& call) {
       if (HWY_UNLIKELY(n < block)) {
         to = part;
         if (from != nullptr) {
-          std::memset(part, 0, sizeof part);
-          std::memcpy(part, from, static_cast<size_t>(n) * sizeof(T));
+          for (std::int64_t i = 0; i < block; ++i) part[i] = i < n ? from[i] : T{};
           from = part;
         }
       }

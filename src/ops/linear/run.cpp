@@ -135,13 +135,12 @@ class Run {
   std::uint32_t multiply(int part, std::int64_t first_panel, std::int64_t last_panel,
                          std::int64_t first_row, std::int64_t last_row) const {
     std::uint32_t ran = 0;
-    if (dot_.begin != nullptr) dot_.begin();
     for (std::int64_t panel = first_panel; panel < last_panel; panel += group_panels) {
       const auto panels =
           static_cast<int>(std::min<std::int64_t>(group_panels, last_panel - panel));
       const Group group = prepare_group(part, panel, panels);
-      for (std::int64_t row = first_row; row < last_row; row += block_rows) {
-        const std::int64_t rows = std::min(block_rows, last_row - row);
+      for (std::int64_t row = first_row; row < last_row; row += dot_.rows) {
+        const std::int64_t rows = std::min(dot_.rows, last_row - row);
         if (octavo::detail::compute_type(p_) == DType::f64) {
           ran |= block<double>(group, row, rows);
         } else {

@@ -1,0 +1,94 @@
+// The AMX kernel on tiles that are emulated, so that its logic is tested on every machine: which
+// tile is loaded from where, with how many rows, and what is stored.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "ops/elementwise/testing_data.hpp"
+#include "ops/linear/dot_amx.hpp"
+
+namespace octavo::testing {
+namespace {
+
+using octavo::detail::block_rows;
+using octavo::detail::DotCall;
+using octavo::detail::group_columns;
+using octavo::detail::group_panels;
+using octavo::detail::panel_columns;
+namespace amx = octavo::detail::N_AMX;
+
+/// What the manual says of the instructions, for tiles of 64-byte rows.
+struct EmulatedTiles {
+  static inline amx::TileConfig config;
+  static inline std::int8_t tiles[8][16][64];
+
+  static void configure(const amx::TileConfig& c) {
+    ASSERT_EQ(c.palette, 1);
+    config = c;
+    std::memset(tiles, 0, sizeof tiles);
+  }
+  static void release() { config = {}; }
+  template <int t>
+  static void zero() {
+    std::memset(tiles[t], 0, sizeof tiles[t]);
+  }
+  template <int t>
+  static void load(const void* p, std::int64_t stride) {
+    zero<t>();
+    for (int r = 0; r < config.rows[t]; ++r)
+      std::memcpy(tiles[t][r], static_cast<const char*>(p) + r * stride, config.bytes[t]);
+  }
+  template <int t>
+  static void store(void* p, std::int64_t stride) {
+    for (int r = 0; r < config.rows[t]; ++r)
+      std::memcpy(static_cast<char*>(p) + r * stride, tiles[t][r], config.bytes[t]);
+  }
+  template <int c, int a, int b>
+  static void multiply() {
+    ASSERT_EQ(config.rows[c], config.rows[a]);
+    ASSERT_EQ(config.bytes[a], 4 * config.rows[b]);
+    ASSERT_EQ(config.bytes[c], config.bytes[b]);
+    for (int r = 0; r < config.rows[c]; ++r)
+      for (int n = 0; n < config.bytes[c] / 4; ++n) {
+        std::uint32_t sum = 0;
+        std::memcpy(&sum, &tiles[c][r][4 * n], 4);
+        for (int k = 0; k < config.bytes[a]; ++k)
+          sum += static_cast<std::uint32_t>(tiles[a][r][k] * tiles[b][k / 4][4 * n + k % 4]);
+        std::memcpy(&tiles[c][r][4 * n], &sum, 4);
+      }
+  }
+};
+
+TEST(Amx, MultipliesBlocksOfAnySize) {
+  constexpr std::int64_t most_k = 192;
+  Random random(5);
+  std::vector<std::int8_t> activations(static_cast<std::size_t>(block_rows * (most_k + 64)));
+  std::vector<std::int8_t> weights(static_cast<std::size_t>(group_columns * most_k));
+  for (auto& a : activations) a = static_cast<std::int8_t>(random.next());
+  for (auto& w : weights) w = static_cast<std::int8_t>(random.next());
+  for (std::int64_t rows = 1; rows <= block_rows; ++rows)
+    for (int panels = 1; panels <= group_panels; ++panels)
+      for (std::int64_t k = 64; k <= most_k; k += 64) {
+        DotCall call;
+        call.activations = activations.data();
+        call.activation_stride = most_k + 64;
+        call.rows = rows;
+        call.weights = weights.data();
+        call.panel_bytes = k * panel_columns;
+        call.panels = panels;
+        call.steps = k / 4;
+        call.ahead = weights.data();
+        call.ahead_bytes = k * panel_columns * panels;
+        std::vector<std::int32_t> expected(static_cast<std::size_t>(block_rows * group_columns),
+                                           -77);
+        std::vector<std::int32_t> got = expected;
+        call.sums = expected.data();
+        octavo::detail::dot_scalar.run(call);
+        call.sums = got.data();
+        ASSERT_EQ(amx::Kernel<EmulatedTiles>::run(call), Target::amx);
+        ASSERT_EQ(got, expected) << rows << " rows, " << panels << " panels, k " << k;
+      }
+}
+
+}  // namespace
+}  // namespace octavo::testing

@@ -1,0 +1,41 @@
+// AMX: tdpbssd multiplies tiles of s8 by s8. The CPU's tiles are reached by assembly, since the
+// compilers' intrinsics want literal tile numbers (g++ 12) and declare too little of the
+// configuration as read.
+#include "ops/linear/dot_amx.hpp"
+
+namespace octavo::detail {
+namespace N_AMX {
+namespace {
+
+struct CpuTiles {
+  static void configure(const TileConfig& config) { asm volatile("ldtilecfg %0" : : "m"(config)); }
+  static void release() { asm volatile("tilerelease"); }
+  template <int t>
+  static void zero() {
+    asm volatile("tilezero %%tmm%c0" : : "i"(t));
+  }
+  template <int t>
+  static void load(const void* p, std::int64_t stride) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(p), "r"(stride), "i"(t) : "memory");
+  }
+  template <int t>
+  static void store(void* p, std::int64_t stride) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(p), "r"(stride), "i"(t) : "memory");
+  }
+  template <int c, int a, int b>
+  static void multiply() {
+    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b));
+  }
+};
+
+}  // namespace
+}  // namespace N_AMX
+
+// Configured by every call; released when a thread is done, so that it pays for no tiles later.
+const DotKernel dot_amx{.form = Form::s8,
+                        .k_grain = padded_k,
+                        .rows = 64,
+                        .run = N_AMX::Kernel<N_AMX::CpuTiles>::run,
+                        .end = N_AMX::CpuTiles::release};
+
+}  // namespace octavo::detail
