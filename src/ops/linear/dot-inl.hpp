@@ -75,6 +75,11 @@ struct Tiles<E, std::index_sequence<i...>> {
 
 template <class E>
 Target dot(const DotCall& call) {
+  if (call.rows <= E::rows && call.ahead != nullptr) {
+    for (int panel = 0; panel < call.panels; ++panel)
+      for (std::int64_t line = 0; line < 16; ++line)
+        __builtin_prefetch(call.ahead + panel * call.panel_bytes + line * 64, 0, 2);
+  }
   using All = Tiles<E, std::make_index_sequence<std::size_t{E::rows} * E::vectors>>;
   const std::int64_t columns = call.panels * panel_columns;
   constexpr std::int64_t wide = E::vectors * E::columns;

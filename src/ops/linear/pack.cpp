@@ -20,22 +20,40 @@ std::align_val_t alignment_of(std::int64_t bytes) {
   return std::align_val_t{static_cast<std::size_t>(bytes) >= huge_page ? huge_page : cache_line};
 }
 
-// Four bytes of a column, by a copy that may stop short of the row's end.
-std::uint32_t quad(const unsigned char* row, std::int64_t at, std::int64_t k) {
-  std::uint32_t four = 0;
-  const std::int64_t left = k - at;
-  if (left >= 4) {
-    std::memcpy(&four, row + at, 4);
-  } else if (left > 0) {
-    std::memcpy(&four, row + at, static_cast<std::size_t>(left));
-  }
-  return four;
+// ---- Four columns by four steps, transposed. Every CPU has vectors of 16 bytes.
+
+using Quads = std::uint32_t __attribute__((vector_size(16)));
+constexpr std::int64_t block_k = detail::padded_k;  // a cache line of each row
+
+Quads load(const unsigned char* p) {
+  Quads v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
 }
 
-// s8 from u8 is a flip of the top bit; what pads a row stays 0.
-std::uint32_t flip_of(std::int64_t at, std::int64_t k) {
-  const std::int64_t left = std::clamp<std::int64_t>(k - at, 0, 4);
-  return left == 4 ? 0x80808080U : 0x80808080U & ((1U << (8 * left)) - 1U);
+// `rows` are block_k bytes of each of 16 columns; step by step, they go to the panel. Four rows at
+// a time: sixteen, where they lie a power of two apart, would not stay in the first cache.
+void transpose(const unsigned char* const (&rows)[detail::panel_columns], std::uint32_t flip,
+               std::int8_t* to) {
+  constexpr std::int64_t step_bytes = detail::panel_columns * detail::step_k;
+  for (std::int64_t c = 0; c < detail::panel_columns; c += 4)
+    for (std::int64_t k = 0; k < block_k; k += 16) {
+      const Quads a = load(rows[c] + k) ^ flip;
+      const Quads b = load(rows[c + 1] + k) ^ flip;
+      const Quads d = load(rows[c + 2] + k) ^ flip;
+      const Quads e = load(rows[c + 3] + k) ^ flip;
+      const Quads ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+      const Quads ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+      const Quads de_low = __builtin_shufflevector(d, e, 0, 4, 1, 5);
+      const Quads de_high = __builtin_shufflevector(d, e, 2, 6, 3, 7);
+      const Quads steps[4] = {__builtin_shufflevector(ab_low, de_low, 0, 1, 4, 5),
+                              __builtin_shufflevector(ab_low, de_low, 2, 3, 6, 7),
+                              __builtin_shufflevector(ab_high, de_high, 0, 1, 4, 5),
+                              __builtin_shufflevector(ab_high, de_high, 2, 3, 6, 7)};
+      for (std::int64_t step = 0; step < 4; ++step)
+        std::memcpy(to + (k / detail::step_k + step) * step_bytes + c * detail::step_k,
+                    &steps[step], sizeof steps[step]);
+    }
 }
 
 // ---- The image: a header, the sums, the panels; all little-endian, as both kinds of CPU are.
@@ -156,30 +174,44 @@ Result<PackedWeight> PackedWeight::deserialize(std::span<const std::byte> image)
 
 namespace detail {
 
-void pack_panels(const WeightRows& rows, std::int64_t first, std::int64_t last, std::int8_t* to,
-                 std::int64_t* sums) {
+void pack_panels(const WeightRows& rows, std::int64_t first, std::int64_t last, std::int8_t* to) {
+  const std::uint32_t flip = rows.is_unsigned ? 0x80808080U : 0;
   const std::int64_t padded = round_up(rows.k, padded_k);
   for (std::int64_t panel = first; panel < last; ++panel) {
     std::int8_t* out = to + (panel - first) * panel_bytes_of(rows.k);
-    for (std::int64_t column = 0; column < panel_columns; ++column) {
-      const std::int64_t n = panel * panel_columns + column;
-      std::int8_t* at = out + column * step_k;
-      std::int64_t& sum = sums[(panel - first) * panel_columns + column];
-      sum = 0;
-      if (n >= rows.n) {
-        for (std::int64_t i = 0; i < padded; i += step_k)
-          std::memset(at + i * panel_columns, 0, step_k);
+    const std::int64_t column = panel * panel_columns;
+    const std::int64_t columns = std::min(panel_columns, rows.n - column);
+    const auto* data = static_cast<const unsigned char*>(rows.data);
+    for (std::int64_t k = 0; k < padded; k += block_k, out += block_k * panel_columns) {
+      const unsigned char* at[panel_columns];
+      if (columns == panel_columns && k + block_k <= rows.k) {
+        for (std::int64_t c = 0; c < panel_columns; ++c)
+          at[c] = data + (column + c) * rows.stride + k;
+        transpose(at, flip, out);
         continue;
       }
-      const auto* row = static_cast<const unsigned char*>(rows.data) + n * rows.stride;
-      for (std::int64_t i = 0; i < padded; i += step_k) {
-        const std::uint32_t four =
-            quad(row, i, rows.k) ^ (rows.is_unsigned ? flip_of(i, rows.k) : 0);
-        std::memcpy(at + i * panel_columns, &four, sizeof four);
+      // Columns that are not there, and k beyond the end, are 0 when flipped.
+      unsigned char edge[panel_columns][block_k];
+      const std::int64_t n = std::clamp<std::int64_t>(rows.k - k, 0, block_k);
+      for (std::int64_t c = 0; c < panel_columns; ++c) {
+        std::memset(edge[c], rows.is_unsigned ? 0x80 : 0, block_k);
+        if (c < columns && n > 0)
+          std::memcpy(edge[c], data + (column + c) * rows.stride + k, static_cast<std::size_t>(n));
+        at[c] = edge[c];
       }
-      for (std::int64_t i = 0; i < rows.k; ++i)
-        sum += rows.is_unsigned ? row[i] - 128 : static_cast<std::int8_t>(row[i]);
+      transpose(at, flip, out);
     }
+  }
+}
+
+void add_columns(const WeightRows& rows, std::int64_t first, std::int64_t last,
+                 std::int64_t* sums) {
+  for (std::int64_t n = first; n < last; ++n) {
+    const auto* row = static_cast<const unsigned char*>(rows.data) + n * rows.stride;
+    std::int64_t sum = 0;
+    for (std::int64_t i = 0; i < rows.k; ++i)
+      sum += rows.is_unsigned ? row[i] - 128 : static_cast<std::int8_t>(row[i]);
+    sums[n] = sum;
   }
 }
 
@@ -261,8 +293,9 @@ Status PackWeightPlan::run(const Stream& stream, Workspace /*workspace*/, const 
   detail::parallel(stream, parts, [&](int part) {
     const std::int64_t first = panels * part / parts;
     const std::int64_t last = panels * (part + 1) / parts;
-    detail::pack_panels(rows, first, last, impl.data.get() + first * detail::panel_bytes_of(d.k),
-                        impl.sums.data() + first * detail::panel_columns);
+    detail::pack_panels(rows, first, last, impl.data.get() + first * detail::panel_bytes_of(d.k));
+    detail::add_columns(rows, first * detail::panel_columns,
+                        std::min(d.n, last * detail::panel_columns), impl.sums.data());
   });
   return {};
 }

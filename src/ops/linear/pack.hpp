@@ -41,9 +41,10 @@ struct WeightRows {
   bool is_unsigned = false;
 };
 
-/// Packs the panels first..last-1 to `to`, and adds up their columns.
-void pack_panels(const WeightRows& rows, std::int64_t first, std::int64_t last, std::int8_t* to,
-                 std::int64_t* sums);
+/// Packs the panels first..last-1 to `to`.
+void pack_panels(const WeightRows& rows, std::int64_t first, std::int64_t last, std::int8_t* to);
+/// The sums of columns first..last-1, u8 taken as s8.
+void add_columns(const WeightRows& rows, std::int64_t first, std::int64_t last, std::int64_t* sums);
 
 /// [n, k] of `dtype`, with rows that may lie apart.
 Status check_weight(const TensorRef& weight, DType dtype, std::int64_t n, std::int64_t k);

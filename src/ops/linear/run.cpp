@@ -71,6 +71,31 @@ void load_floats(const TensorRef& from, bool single, std::int64_t first, std::in
 template void load_floats(const TensorRef&, bool, std::int64_t, std::int64_t, float*);
 template void load_floats(const TensorRef&, bool, std::int64_t, std::int64_t, double*);
 
+namespace {
+
+// s8 to u8 and back. Word by word, for the compiler cannot know that bytes overlap at most exactly.
+void flip_bytes(const unsigned char* from, std::int64_t n, unsigned char* to) {
+  constexpr std::int64_t block = 64;
+  constexpr std::uint64_t flip = 0x8080808080808080U;
+  std::uint64_t words[block / 8];
+  std::int64_t i = 0;
+  for (; i + block <= n; i += block) {
+    std::memcpy(words, from + i, block);
+    for (std::uint64_t& word : words) word ^= flip;
+    std::memcpy(to + i, words, block);
+  }
+  for (; i < n; ++i) to[i] = from[i] ^ 0x80U;
+}
+
+template <class T>
+std::int64_t sum_of(const T* values, std::int64_t n) {
+  std::int64_t sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += values[i];
+  return sum;
+}
+
+}  // namespace
+
 bool is_wide(const LinearProblem& p) {
   return p.k > numerics::max_exact_k(p.activation_zero_points || p.quantized == DType::u8,
                                      p.weight_zero_points || p.weight == DType::u8);
@@ -96,6 +121,7 @@ LinearLayout::LinearLayout(const LinearProblem& p, Target target, int threads)
   }
   if (adds_rows) row_sums = take(p.m * 8);
   if (p.packed_weight) return;
+  ones = take(row_stride);
   pack_bytes = group_panels * panel_bytes_of(p.k) + group_columns * 8;
   packs = take(threads * pack_bytes);
 }
@@ -122,9 +148,12 @@ class Run {
                    .find_fused({Op::quantize, p.activation, p.quantized, false});
   }
 
-  [[nodiscard]] bool prepares_rows() const { return layout_.copies_rows || layout_.adds_rows; }
+  [[nodiscard]] bool prepares_rows() const {
+    return layout_.copies_rows || layout_.adds_rows || !p_.packed_weight;
+  }
 
   void prepare_rows(std::int64_t first, std::int64_t last) const {
+    if (first == 0 && !p_.packed_weight) fill_ones();
     for (std::int64_t row = first; row < last; ++row) {
       if (layout_.copies_rows) prepare_row(row);
       if (layout_.adds_rows) add_row(row);
@@ -138,7 +167,9 @@ class Run {
     for (std::int64_t panel = first_panel; panel < last_panel; panel += group_panels) {
       const auto panels =
           static_cast<int>(std::min<std::int64_t>(group_panels, last_panel - panel));
-      const Group group = prepare_group(part, panel, panels);
+      Group group = prepare_group(part, panel, panels);
+      if (p_.packed_weight && panel + panels < last_panel)
+        group.ahead = group.weights + panels * panel_bytes_of(p_.k);
       for (std::int64_t row = first_row; row < last_row; row += dot_.rows) {
         const std::int64_t rows = std::min(dot_.rows, last_row - row);
         if (octavo::detail::compute_type(p_) == DType::f64) {
@@ -160,7 +191,18 @@ class Run {
     int panels = 0;
     const std::int8_t* weights = nullptr;
     const std::int64_t* sums = nullptr;
+    const std::int8_t* ahead = nullptr;  // weights of the next group
   };
+
+  void fill_ones() const {
+    unsigned char* ones = workspace_ + layout_.ones;
+    const std::int64_t padded = round_up(p_.k, padded_k);
+    if (dot_.form == Form::s16) {
+      std::fill_n(reinterpret_cast<std::int16_t*>(ones), padded, std::int16_t{1});
+    } else {
+      std::fill_n(ones, padded, static_cast<unsigned char>(1));
+    }
+  }
 
   [[nodiscard]] const unsigned char* source_row(std::int64_t row) const {
     const std::int64_t bytes = bits(p_.activation) / 8;
@@ -184,7 +226,7 @@ class Run {
       return;
     }
     if (flip != 0) {
-      for (std::int64_t i = 0; i < p_.k; ++i) to[i] = from[i] ^ flip;
+      flip_bytes(from, p_.k, to);
     } else if (from != to && p_.k > 0) {
       std::memcpy(to, from, static_cast<std::size_t>(p_.k));
     }
@@ -223,12 +265,9 @@ class Run {
   void add_row(std::int64_t row) const {
     const unsigned char* a = activations_ + row * stride_;
     std::int64_t sum = 0;
-    const auto add = [&]<class T>(const T* values) {
-      for (std::int64_t i = 0; i < p_.k; ++i) sum += values[i];
-    };
-    if (dot_.form == Form::u8) add(a);
-    if (dot_.form == Form::s8) add(reinterpret_cast<const std::int8_t*>(a));
-    if (dot_.form == Form::s16) add(reinterpret_cast<const std::int16_t*>(a));
+    if (dot_.form == Form::u8) sum = sum_of(a, p_.k);
+    if (dot_.form == Form::s8) sum = sum_of(reinterpret_cast<const std::int8_t*>(a), p_.k);
+    if (dot_.form == Form::s16) sum = sum_of(reinterpret_cast<const std::int16_t*>(a), p_.k);
     row_sums()[row] = sum;
   }
 
@@ -255,10 +294,38 @@ class Run {
     auto* sums = reinterpret_cast<std::int64_t*>(own + group_panels * panel_bytes_of(p_.k));
     const TensorRef& w = o_.weight->tensor;
     pack_panels({w.data, w.strides[0], p_.n, p_.k, p_.weight == DType::u8}, panel, panel + panels,
-                weights, sums);
+                weights);
     group.weights = weights;
     group.sums = sums;
+    add_columns(group, sums);
     return group;
+  }
+
+  // The sums of columns that are packed run by run: a product by ones.
+  void add_columns(const Group& group, std::int64_t* sums) const {
+    alignas(64) std::int32_t found[group_columns];
+    std::fill_n(sums, group_columns, 0);
+    DotCall call = dot_call(group, 0, 1, found);
+    call.activations = workspace_ + layout_.ones;
+    for_each_piece(call, [&] {
+      for (std::int64_t c = 0; c < group.columns; ++c) sums[c] += found[c];
+    });
+  }
+
+  // Runs the dot product piece by piece of k, each so short that its sums are exact in 32 bits.
+  template <class F>
+  std::uint32_t for_each_piece(DotCall call, F&& add) const {
+    std::uint32_t ran = 0;
+    const std::int64_t steps = call.steps;
+    for (std::int64_t done = 0; done < steps; done += wide_piece / step_k) {
+      call.steps = std::min(steps - done, wide_piece / step_k);
+      ran |= bit(dot_.run(call));
+      call.activations =
+          static_cast<const unsigned char*>(call.activations) + wide_piece * bytes_of(dot_.form);
+      call.weights += wide_piece * panel_columns;
+      add();
+    }
+    return ran;
   }
 
   // What an epilogue needs to know of a block, gathered in arrays.
@@ -342,6 +409,8 @@ class Run {
     call.panels = group.panels;
     call.steps = round_up(p_.k, dot_.k_grain) / step_k;
     call.sums = sums;
+    call.ahead = group.ahead;
+    call.ahead_bytes = group.ahead == nullptr ? 0 : panel_bytes_of(p_.k) * group.panels;
     return call;
   }
 
@@ -422,20 +491,13 @@ class Run {
   template <class C>
   std::uint32_t wide_block(const Group& group, std::int64_t row, std::int64_t rows,
                            const Terms<C>& terms) const {
-    std::uint32_t ran = 0;
     alignas(64) std::int32_t sums[block_rows * group_columns];
     std::int64_t total[block_rows * group_columns] = {};
-    DotCall call = dot_call(group, row, rows, sums);
-    const std::int64_t steps = call.steps;
-    for (std::int64_t done = 0; done < steps; done += wide_piece / step_k) {
-      call.steps = std::min(steps - done, wide_piece / step_k);
-      call.activations = activations_ + row * stride_ + done * step_k * bytes_of(dot_.form);
-      call.weights = group.weights + done * step_k * panel_columns;
-      ran |= bit(dot_.run(call));
+    const std::uint32_t ran = for_each_piece(dot_call(group, row, rows, sums), [&] {
       for (std::int64_t r = 0; r < rows; ++r)
         for (std::int64_t c = 0; c < group.columns; ++c)
           total[r * group_columns + c] += sums[r * group_columns + c];
-    }
+    });
     alignas(64) C values[block_rows * group_columns];
     alignas(64) C residual[block_rows * group_columns] = {};
     const bool has_residual = contains(p_.epilogue, Epilogue::residual);

@@ -15,6 +15,7 @@ struct LinearLayout {
   std::int64_t scales = 0;       // of activations that are quantized here
   std::int64_t zero_points = 0;  // likewise
   std::int64_t row_sums = 0;
+  std::int64_t ones = 0;   // a row of them, to add up columns with
   std::int64_t packs = 0;  // for each thread: panels, and the sums of their columns
   std::int64_t pack_bytes = 0;
   std::int64_t total = 0;
