@@ -27,23 +27,9 @@ class DynamicRange : public ::testing::TestWithParam<std::tuple<Target, RangeMod
   [[nodiscard]] bool check(const DynamicCall& c, const TensorRef* input = nullptr) const {
     const DynamicResult want = expected(c);
     for (const Stream& stream : streams_) {
-      DynamicResult got;
-      const std::string wrong = run(stream, c, got, input);
-      if (wrong.empty() && got == want) continue;
-      std::ostringstream text;
-      describe(text, c.problem);
-      text << ' ' << name(c.mode) << ", " << stream.threads() << " threads: ";
-      if (!wrong.empty()) {
-        text << wrong;
-      } else if (got.scales != want.scales) {
-        text << "scales differ";
-      } else if (got.zero_points != want.zero_points) {
-        text << "zero points differ";
-      } else {
-        text << "outputs differ";
-      }
-      ADD_FAILURE() << text.str();
-      return false;
+      const std::string wrong = difference(stream, c, want, input);
+      EXPECT_EQ(wrong, "");
+      if (!wrong.empty()) return false;
     }
     return true;
   }
