@@ -87,7 +87,7 @@ class DynamicRangeQuantizePlan {
   RangeMode mode_ = RangeMode::symmetric;
   std::int64_t numel_ = 0;
   std::int64_t slices_ = 1;
-  int parts_ = 1;  // that have ranges of their own, in the workspace
+  int threads_ = 1;  // that may have ranges of their own, in the workspace
   KernelSku sku_;
 };
 

@@ -117,12 +117,8 @@ struct DynamicRangeAccess {
 
   [[nodiscard]] detail::RangePass pass() const { return pass_of(plan); }
   static detail::RangePass pass_of(const Plan& plan) {
-    detail::RangePass pass;
-    pass.slices = plan.slices_;
-    pass.parts = plan.parts_;
-    pass.symmetric = plan.mode_ == RangeMode::symmetric;
-    pass.element = detail::problem_of(plan.quantize_).element;
-    return pass;
+    return {plan.slices_, plan.threads_, plan.mode_ == RangeMode::symmetric,
+            detail::problem_of(plan.quantize_).element};
   }
 
   [[nodiscard]] bool has_zero_points() const {
@@ -174,19 +170,9 @@ struct DynamicRangeAccess {
   }
 
   [[nodiscard]] Status check_workspace(const Workspace& workspace) const {
-    const std::size_t needed = plan.workspace_size();
-    if (Status s = detail::check_workspace(workspace, needed); !s) return s;
-    if (needed == 0) return {};
-    const auto begin = reinterpret_cast<std::uintptr_t>(workspace.data);
-    const detail::Extent extent{begin, begin + needed};
-    const auto overlaps = [&](const TensorRef& t) {
-      const Result<detail::Checked> checked = detail::check_input("", t, t.dtype);
-      return checked && checked->extent.overlaps(extent);
-    };
-    if (overlaps(args.input) || overlaps(args.output) || overlaps(scales) ||
-        (has_zero_points() && overlaps(zero_points)))
-      return invalid("workspace", "expected memory apart from every argument, got an overlap");
-    return {};
+    const TensorRef output = args.output;
+    return detail::check_workspace(workspace, plan.workspace_size(),
+                                   {&args.input, &output, &scales, &zero_points});
   }
 
   [[nodiscard]] detail::Work work() const {
@@ -310,19 +296,15 @@ Result<DynamicRangeQuantizePlan> DynamicRangeQuantizePlan::select(
   plan.mode_ = descriptor.mode;
   plan.numel_ = *detail::count_elements("shape", problem->shape);
   plan.slices_ = detail::slices_of(*quantize);
-  plan.parts_ = detail::RangePass(plan.slices_, stream.threads(), true, descriptor.input).parts;
+  plan.threads_ = stream.threads();
   plan.sku_ = quantize->sku();
   plan.sku_.category = Category::dynamic_range;
   plan.sku_.op = descriptor.mode == RangeMode::symmetric ? Op::dynamic_range_quantize
                                                          : Op::dynamic_range_quantize_asymmetric;
-  if (preference.max_workspace_bytes && plan.workspace_size() > *preference.max_workspace_bytes)
-    return Error(ErrorCode::workspace_too_small, "max_workspace_bytes",
-                 fmt::format("max_workspace_bytes: expected at least {} (for the ranges of {} "
-                             "slices on {} threads), got {}",
-                             plan.workspace_size(), plan.slices_, plan.parts_,
-                             *preference.max_workspace_bytes),
-                 static_cast<std::int64_t>(plan.workspace_size()),
-                 static_cast<std::int64_t>(*preference.max_workspace_bytes));
+  if (Status s = detail::check_max_workspace(preference, plan.workspace_size(),
+                                             "for the ranges that each thread finds");
+      !s)
+    return s.error();
   return plan;
 }
 
