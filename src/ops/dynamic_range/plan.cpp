@@ -1,8 +1,8 @@
 // The plan of dynamic-range quantize: select, check, run.
 //
 // Slices that are runs of consecutive elements (tokens, groups, channels of the first axis) go
-// through a fused kernel, one after another. All others take two passes: ranges, each part its own,
-// in the workspace; then the elementwise quantize.
+// through a fused kernel, one after another. All others, and those that are few and long, take two
+// passes: ranges, each part its own, in the workspace; then the elementwise quantize.
 #include <algorithm>
 
 #include "core/check.hpp"
@@ -20,8 +20,11 @@ namespace {
 using detail::invalid;
 using detail::unsupported;
 
-// Elements of a row that no longer fits the second cache, about.
-constexpr std::int64_t long_row = std::int64_t{1} << 18;
+// Rows that are few and no longer fit the second cache, about, are better shared out among the
+// threads.
+bool are_few_and_long(std::int64_t rows, std::int64_t length, int threads) {
+  return threads > 1 && length > std::int64_t{1} << 18 && rows < 8 * std::int64_t{threads};
+}
 
 Result<detail::ElementwiseProblem> to_problem(const DynamicRangeQuantizeDescriptor& d) {
   detail::ElementwiseProblem p;
@@ -268,10 +271,9 @@ struct DynamicRangeAccess {
     // Runs that start within a byte are the reference's.
     const Target target = it.odd_nibbles ? Target::scalar : plan.sku_.target;
     const bool rows = !it.per_lane && it.rows == plan.slices_;
-    // Rows that are few and long are better shared out among the threads.
-    const bool long_rows = plan.workspace_size() > 0 && it.length() > long_row &&
-                           plan.slices_ < 8 * std::int64_t{stream.threads()};
-    if (rows && !long_rows) {
+    const bool shared =
+        plan.workspace_size() > 0 && are_few_and_long(plan.slices_, it.length(), stream.threads());
+    if (rows && !shared) {
       run_rows(stream, w, target);
     } else {
       run_passes(stream, w, target, workspace);
@@ -310,7 +312,8 @@ Result<DynamicRangeQuantizePlan> DynamicRangeQuantizePlan::select(
 
 std::size_t DynamicRangeQuantizePlan::workspace_size() const noexcept {
   const auto& problem = detail::problem_of(quantize_);
-  if (problem.layout == Layout::per_token || problem.layout == Layout::per_group) return 0;
+  const bool rows = problem.layout == Layout::per_token || problem.layout == Layout::per_group;
+  if (rows && (slices_ == 0 || !are_few_and_long(slices_, numel_ / slices_, threads_))) return 0;
   return DynamicRangeAccess::pass_of(*this).workspace_size();
 }
 
