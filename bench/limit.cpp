@@ -26,6 +26,7 @@ constexpr std::array<const char*, 3> store_names{"plain", "nt", "nt+prefetch"};
 struct Pattern {
   int ratio = 0;
   bool second = false;
+  bool only_reads = false;
   Stores stores = Stores::plain;
 };
 constexpr int largest_ratio = 4;
@@ -103,9 +104,19 @@ HWY_ATTR void move(const Traffic& part) {
   if constexpr (stores != Stores::plain) hwy::FlushStream();
 }
 
+template <Stores stores>
+HWY_ATTR void read(const Traffic& part) {
+  const std::size_t n = hn::Lanes(D());
+  const auto* in = reinterpret_cast<const std::uint8_t*>(part.input);
+  const auto* const end = in + part.input_bytes;
+  for (; in < end; in += 4 * n)
+    for (std::size_t i = 0; i < 4; ++i) keep(load<stores>(in + i * n));
+}
+
 template <Stores stores, int... index>
 Move choose(const Pattern& pattern, std::integer_sequence<int, index...>) {
   static constexpr Move table[] = {move<index - largest_ratio, false, stores>...};
+  if (pattern.only_reads) return read<stores>;
   return pattern.second ? move<0, true, stores> : table[pattern.ratio + largest_ratio];
 }
 
@@ -139,14 +150,14 @@ HWY_EXPORT(target_name);
 std::vector<Traffic> split(const Traffic& traffic, int ratio, int threads) {
   const std::int64_t in = line * reads(ratio) * unrolled(ratio);
   const std::int64_t out = line * writes(ratio) * unrolled(ratio);
-  const std::int64_t turns = traffic.output_bytes / out;
+  const std::int64_t turns = traffic.input_bytes / in;
   std::vector<Traffic> parts;
   for (int i = 0; i < threads; ++i) {
     const std::int64_t first = turns * i / threads;
     const std::int64_t count = turns * (i + 1) / threads - first;
-    parts.push_back({traffic.input + first * in,
-                     traffic.second ? traffic.second + first * in : nullptr,
-                     traffic.output + first * out, count * in, count * out});
+    parts.push_back(
+        {traffic.input + first * in, traffic.second ? traffic.second + first * in : nullptr,
+         traffic.output ? traffic.output + first * out : nullptr, count * in, count * out});
   }
   return parts;
 }
@@ -170,9 +181,11 @@ Competitor make_limit(const Traffic& traffic, const Pattern& pattern, int thread
 void add_limits(std::vector<Competitor>& field, const Traffic& traffic, int threads) {
   const auto in = static_cast<std::uint64_t>(traffic.input_bytes);
   const auto out = static_cast<std::uint64_t>(traffic.output_bytes);
-  const int ratio = std::countr_zero(in) - std::countr_zero(out);
+  const bool only_reads = out == 0;
+  const int ratio = only_reads ? 0 : std::countr_zero(in) - std::countr_zero(out);
   for (const auto stores : {Stores::plain, Stores::streamed, Stores::streamed_prefetched}) {
-    const Pattern pattern{ratio, traffic.second != nullptr, stores};
+    if (only_reads && stores == Stores::streamed) continue;
+    const Pattern pattern{ratio, traffic.second != nullptr, only_reads, stores};
     field.push_back(make_limit(traffic, pattern, threads));
     if (threads > 1 && traffic.bytes() < Team::worth_it)
       field.push_back(make_limit(traffic, pattern, 1));

@@ -15,7 +15,7 @@ namespace octavo::bench {
 
 // What an operation reads and writes. Buffers start on a cache line; the longer side is 1 to 16
 // times the shorter one, a power of two. `second`, if there is one, is a second input (a gradient),
-// and all three are equally long.
+// and all three are equally long. Without an output the input, of at least 256 bytes, is only read.
 struct Traffic {
   const std::byte* input = nullptr;
   const std::byte* second = nullptr;

@@ -105,6 +105,7 @@ int run(int argc, char** argv) {
   if (!options.list) state_facts();
   add_elementwise(options);
   add_dynamic_range(options);
+  add_observer(options);
   if (options.list) return 0;
   Reporter reporter;
   if (benchmark::RunSpecifiedBenchmarks(&reporter)) return 0;

@@ -7,6 +7,7 @@ Without --all: f32 with s8 in every layout, and the other types per tensor in pr
 """
 
 import sys
+from collections.abc import Callable
 
 from results import LAYOUTS, PEERS, Case, Results, load
 
@@ -58,25 +59,43 @@ def table(results: Results, size: str, everything: bool) -> list[str]:
     return [*lines, ""]
 
 
-def dynamic_table(results: Results) -> list[str]:
+def timed_table(
+    results: Results, title: str, heads: list[str], cases: list[Case], first: Callable
+) -> list[str]:
+    """A table with a time in each row; `first(case)` fills the columns before it."""
     threads = sorted({1, results.all_threads})
-    chosen = [c for c in results.dynamic if c.threads == 1]
+    chosen = [c for c in cases if c.threads == 1]
     columns = [(t, *m) for t in threads for m in MEASURES if any(c.get(m[1]) for c in chosen)]
+    titles = [*heads, "us, 1t", *(f"{title}, {t}t" for t, title, _, _ in columns)]
     lines = [
-        "### Dynamic range, per row",
+        f"### {title}",
         "",
-        "| mode | types | profile | rows x columns | us, 1t | "
-        + " | ".join(f"{title}, {t}t" for t, title, _, _ in columns)
-        + " |",
-        "|---|---|---|---|---:|" + "---:|" * len(columns),
+        "| " + " | ".join(titles) + " |",
+        "|" + "---|" * len(heads) + "---:|" * (1 + len(columns)),
     ]
     for case in chosen:
-        mode = "asymmetric" if case.op.endswith("asymmetric") else "symmetric"
-        cells = [mode, " → ".join(case.types), case.profile, case.size.replace("x", " x ")]
-        cells.append(f"{case.microseconds:.2f}")
+        cells = [*first(case), f"{case.microseconds:.2f}"]
         cells += [cell(results.find(case.key, case.size, t), c, f) for t, _, c, f in columns]
         lines.append("| " + " | ".join(cells) + " |")
     return [*lines, ""]
+
+
+def dynamic_table(results: Results) -> list[str]:
+    def first(case: Case) -> list[str]:
+        mode = "asymmetric" if case.op.endswith("asymmetric") else "symmetric"
+        return [mode, " → ".join(case.types), case.profile, case.size.replace("x", " x ")]
+
+    heads = ["mode", "types", "profile", "rows x columns"]
+    return timed_table(results, "Dynamic range, per row", heads, results.dynamic, first)
+
+
+def observer_table(results: Results) -> list[str]:
+    def first(case: Case) -> list[str]:
+        kind = case.op.removeprefix("observe_").replace("_", "-")
+        return [kind, case.types[0], f"{case.size[:-1]} {case.size[-1]}"]
+
+    heads = ["observer", "type", "elements"]
+    return timed_table(results, "Observers, per tensor", heads, results.observers, first)
 
 
 def main(arguments: list[str]) -> int:
@@ -91,6 +110,8 @@ def main(arguments: list[str]) -> int:
             print("\n".join(table(results, size, "--all" in arguments)))
     if results.dynamic:
         print("\n".join(dynamic_table(results)))
+    if results.observers:
+        print("\n".join(observer_table(results)))
     return 0
 
 

@@ -56,13 +56,18 @@ class Results:
     context: dict[str, str]
     cases: list[Case]  # elementwise
     dynamic: list[Case]  # dynamic ranges; their sizes are rows x columns
+    observers: list[Case]
 
     @property
     def all_threads(self) -> int:
-        return max((c.threads for c in self.cases), default=1)
+        return max((c.threads for c in self.everything), default=1)
+
+    @property
+    def everything(self) -> list[Case]:
+        return self.cases + self.dynamic + self.observers
 
     def find(self, key: tuple, size: str, threads: int) -> Case | None:
-        for case in self.cases + self.dynamic:
+        for case in self.everything:
             if (case.key, case.size, case.threads) == (key, size, threads):
                 return case
         return None
@@ -103,4 +108,5 @@ def load(path: str) -> Results:
         context=data["context"],
         cases=[c for c in cases if c.family == "elementwise"],
         dynamic=[c for c in cases if c.family == "dynamic_range"],
+        observers=[c for c in cases if c.family == "observer"],
     )

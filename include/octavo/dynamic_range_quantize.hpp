@@ -46,7 +46,7 @@ struct DynamicRangeQuantizeArgs {
   TensorMut zero_points = {};  ///< s32, as many; may be left out if symmetric (they are all 0)
 };
 
-/// Threads share out rows (or groups) whole: a single long row is better quantized per tensor.
+/// Threads share out rows (or groups) whole, unless these are few and longer than 2^18.
 class DynamicRangeQuantizePlan {
  public:
   using Descriptor = DynamicRangeQuantizeDescriptor;
@@ -66,7 +66,7 @@ class DynamicRangeQuantizePlan {
 
   /// Whether `run` would accept these arguments, and if not, why.
   [[nodiscard]] Status can_implement(const Args& args) const;
-  /// Bytes of workspace that `run` needs; 0 per token and per group.
+  /// Bytes of workspace that `run` needs; 0 per token and per group, unless threads share rows.
   [[nodiscard]] std::size_t workspace_size() const noexcept;
   /// Does the work; it is done when this returns. Allocates nothing.
   Status run(const Stream& stream, Workspace workspace, const Args& args) const;
@@ -87,7 +87,7 @@ class DynamicRangeQuantizePlan {
   RangeMode mode_ = RangeMode::symmetric;
   std::int64_t numel_ = 0;
   std::int64_t slices_ = 1;
-  int parts_ = 1;  // that have ranges of their own, in the workspace
+  int threads_ = 1;  // that may have ranges of their own, in the workspace
   KernelSku sku_;
 };
 

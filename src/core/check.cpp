@@ -173,7 +173,8 @@ Result<Checked> check_array(const char* argument, const TensorRef& tensor, DType
   return checked;
 }
 
-Status check_workspace(const Workspace& workspace, std::size_t needed) {
+Status check_workspace(const Workspace& workspace, std::size_t needed,
+                       std::initializer_list<const TensorRef*> arguments) {
   if (workspace.bytes < needed || (needed > 0 && workspace.data == nullptr))
     return Error(
         ErrorCode::workspace_too_small, "workspace",
@@ -188,7 +189,25 @@ Status check_workspace(const Workspace& workspace, std::size_t needed) {
                     "past; WorkspaceBuffer aligns it",
                     workspace_alignment,
                     reinterpret_cast<std::uintptr_t>(workspace.data) % workspace_alignment));
+  if (needed == 0) return {};
+  const auto begin = reinterpret_cast<std::uintptr_t>(workspace.data);
+  for (const TensorRef* argument : arguments) {
+    if (argument == nullptr) continue;
+    const Result<Checked> checked = check_input("", *argument, argument->dtype);
+    if (checked && checked->extent.overlaps({begin, begin + needed}))
+      return invalid("workspace", "expected memory apart from every argument, got an overlap");
+  }
   return {};
+}
+
+Status check_max_workspace(const PlanPreference& preference, std::size_t needed,
+                           const char* what_for) {
+  const auto& most = preference.max_workspace_bytes;
+  if (!most || needed <= *most) return {};
+  return Error(ErrorCode::workspace_too_small, "max_workspace_bytes",
+               fmt::format("max_workspace_bytes: expected at least {} ({}), got {}", needed,
+                           what_for, *most),
+               static_cast<std::int64_t>(needed), static_cast<std::int64_t>(*most));
 }
 
 bool same_strides(const TensorRef& a, const TensorRef& b) {

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
 #include "octavo/result.hpp"
@@ -47,8 +48,13 @@ Result<Checked> check_output(const char* argument, const TensorMut& tensor, DTyp
 /// A contiguous array of `count` elements, of any shape.
 Result<Checked> check_array(const char* argument, const TensorRef& tensor, DType dtype,
                             std::int64_t count);
-/// The workspace that was lent.
-Status check_workspace(const Workspace& workspace, std::size_t needed);
+/// The workspace that was lent: its size, its alignment, and that no argument lies in it (null ones
+/// are none), for it is written before anything else.
+Status check_workspace(const Workspace& workspace, std::size_t needed,
+                       std::initializer_list<const TensorRef*> arguments = {});
+/// The workspace that a plan needs, against what its caller allows; `what_for` says what it holds.
+Status check_max_workspace(const PlanPreference& preference, std::size_t needed,
+                           const char* what_for);
 
 /// Whether both views have the same strides wherever it matters.
 bool same_strides(const TensorRef& a, const TensorRef& b);

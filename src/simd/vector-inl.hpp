@@ -13,6 +13,8 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -83,6 +85,30 @@ HWY_INLINE hn::Vec<D> QuietNaN(D d) {
 template <class D>
 HWY_INLINE hn::Vec<D> Canonical(D d, hn::Vec<D> v) {
   return hn::IfThenElse(hn::IsNaN(v), QuietNaN(d), v);
+}
+
+// ---- The first n elements of an aligned buffer of `size`, the others 0.
+
+// Through vectors where a masked load reads only its lanes (on AVX2 not those of 16 bits): what
+// narrow stores have written is read as a vector only when they are done, some 10 ns later.
+template <size_t size, class T>
+HWY_INLINE void CopyPart(const T* from, size_t n, T* to) {
+  constexpr bool masked = this_target == Target::avx512 ? sizeof(T) > 1
+                          : this_target == Target::avx2 ? sizeof(T) > 2
+                                                        : false;
+  if constexpr (masked) {
+    using Lane = hwy::UnsignedFromSize<sizeof(T)>;
+    const hn::CappedTag<Lane, size> d;
+    const size_t lanes = hn::Lanes(d);
+    for (size_t i = 0; i < size; i += lanes) {
+      const auto first = hn::FirstN(d, n - std::min(n, i));
+      hn::Store(hn::MaskedLoad(first, d, reinterpret_cast<const Lane*>(from) + i), d,
+                reinterpret_cast<Lane*>(to) + i);
+    }
+  } else {
+    std::memset(static_cast<void*>(to), 0, size * sizeof(T));
+    std::memcpy(to, from, n * sizeof(T));
+  }
 }
 
 // ---- Rounding to integers, for |v| < 2^30. Highway's NearestInt also repairs overflow, which the

@@ -297,9 +297,9 @@ TEST_F(Conformance, TorchQuantize) { run("quantize", 397); }
 TEST_F(Conformance, TorchDequantize) { run("dequantize", 464); }
 TEST_F(Conformance, TorchFakeQuantize) { run("fake", 553); }
 TEST_F(Conformance, TorchGradients) { run("gradient", 553); }
-TEST_F(Conformance, TorchDynamicRange) { run("dynamic_range", 30); }
+TEST_F(Conformance, DynamicRange) { run("dynamic_range", 458); }
 TEST_F(Conformance, OnnxNodes) { run("onnx", 52); }
-TEST_F(Conformance, TorchDifferences) { run("difference", 73); }
+TEST_F(Conformance, TorchDifferences) { run("difference", 91); }
 
 }  // namespace
 }  // namespace octavo::conformance

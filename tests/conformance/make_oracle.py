@@ -18,6 +18,8 @@ sys.dont_write_bytecode = True
 
 try:
     import differences
+    import dynamic_cases
+    import dynamic_differences
     import onnx_nodes
     import torch_cases
     import torch_ops
@@ -39,7 +41,9 @@ def main() -> None:
     onnx_nodes.add_node_tests(oracle, options.onnx)
     onnx_nodes.add_formula(oracle)
     about["unsupported"] = torch_cases.add_all(oracle)
+    dynamic_cases.add_all(oracle)
     differences.add_all(oracle)
+    dynamic_differences.add_all(oracle)
     counts = oracle.write(options.out)
     summary = ", ".join(f"{group} {count}" for group, count in counts.items())
     print(f"{options.out}: PyTorch {about['torch']} ({about['engine']}); cases: {summary}")

@@ -31,10 +31,6 @@ CHANNEL_SHAPES = [
     *((1,), (5,), (130,), (7, 9), (64, 33), (1, 517), (3, 5, 7), (3, 1, 257), (2, 65, 33)),
     *((2, 3, 17, 19), (2, 65, 3, 5), (4, 2, 2, 129), (33, 1027)),
 ]
-ROWS = {1: 61, 7: 64, 64: 65, 333: 33, 4096: 13}  # of each length
-# The maximum of a row: far from where 1 / scale or the scale itself leaves the normal numbers.
-ROW_EXPONENTS = {"f32": (-90, 120), "f16": (-10, 15), "bf16": (-90, 120)}
-ROW_TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 HALF_SCALES = (1.0, 0.1, 1 / 3, 2.0**-7, 0.0235, 7.3, 4e-5, 300.0)
 
 
@@ -224,48 +220,11 @@ def halves(oracle: Oracle, dtype: str) -> None:
         add_fake(oracle, name, x.view(numpy_type), scales, zps, axis, limits, dtype)
 
 
-def add_rows(
-    oracle: Oracle,
-    name: str,
-    x: torch.Tensor,
-    dtype: str,
-    profile: str,
-    q: np.ndarray,
-    scales: np.ndarray,
-) -> None:
-    """Symmetric dynamic range of each row of `x`."""
-    oracle.add(
-        "dynamic_range", f"{name}/{profile}", op="dynamic_range_quantize", mode="symmetric",
-        profile=profile, shape=x.shape, axis=0, input=oracle.tensor(ops.to_numpy(x), dtype),
-        scales=scales, zero_points=np.zeros(len(scales), np.int32), expected=q,
-    )  # fmt: skip
-
-
-def dynamic_range(oracle: Oracle) -> None:
-    """Rows of every length and type in both profiles, and by PyTorch's own functions if it has any.
-
-    torch.quantize_per_tensor_dynamic is not among them: it finds its scale in f64, raises it to
-    6.1e-5, and takes the zero point from either end of the range.
-    """
-    for (dtype, torch_type), (length, rows) in itertools.product(ROW_TYPES.items(), ROWS.items()):
-        name = f"{dtype}/symmetric/{rows} rows of {length}"
-        x = ops.to_torch(inputs.rows_near_ties(name, rows, length, ROW_EXPONENTS[dtype]))
-        x = x.to(torch_type)
-        for profile in ("torch", "onnx"):
-            add_rows(oracle, name, x, dtype, profile, *ops.quantize_rows(x, profile))
-        # Its own functions raise the maximum to 1e-5, and round the scale of bf16 to bf16.
-        if dtype != "bf16" and ops.has_quantize_per_token():
-            name += "/quantize_per_token"
-            x = ops.to_torch(inputs.rows_near_ties(name, rows, length, (-16, 15))).to(torch_type)
-            add_rows(oracle, name, x, dtype, "torch", *ops.quantize_per_token(x))
-
-
 def add_all(oracle: Oracle) -> list[str]:
     """Adds every case and returns the element types this PyTorch cannot fake-quantize."""
     per_tensor(oracle)
     per_channel(oracle)
     dequantize_per_tensor(oracle)
-    dynamic_range(oracle)
     unsupported = []
     for dtype, torch_type in (("f16", torch.float16), ("bf16", torch.bfloat16)):
         if ops.supports_fake_quantize(torch_type):

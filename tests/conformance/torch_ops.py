@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
+from torch.ao.quantization import MinMaxObserver, PerChannelMinMaxObserver
 
 warnings.filterwarnings("ignore", category=UserWarning)
 
@@ -123,7 +125,49 @@ def quantize_per_token(x: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
     ops = torch.ops.quantized_decomposed
     scales, zero_points = ops.choose_qparams_per_token(x, torch.int8)
     q = ops.quantize_per_token(x, scales, zero_points, -128, 127, torch.int8)
-    return q.numpy(), scales.numpy().ravel()
+    return q.numpy(), scales.float().numpy().ravel()
+
+
+def found(scale: torch.Tensor, zero_point: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Parameters as arrays; the scale is an f32 value, whatever its type."""
+    narrow = scale.float()
+    assert torch.allclose(narrow.to(scale.dtype), scale, rtol=0, atol=0, equal_nan=True)
+    return narrow.numpy().ravel(), zero_point.numpy().ravel().astype(np.int32)
+
+
+def observe(x: torch.Tensor, integer: str, axis: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """MinMaxObserver, or PerChannelMinMaxObserver along an axis, asymmetric."""
+    dtype = QUANTIZED[integer]
+    if axis is None:
+        observer = MinMaxObserver(dtype=dtype, qscheme=torch.per_tensor_affine)
+    else:
+        scheme = torch.per_channel_affine
+        observer = PerChannelMinMaxObserver(ch_axis=axis, dtype=dtype, qscheme=scheme)
+    observer(x)
+    return found(*observer.calculate_qparams())
+
+
+Finder = Callable[[torch.Tensor], tuple[np.ndarray, np.ndarray]]
+
+
+def finders(integer: str) -> Iterator[tuple[str, Finder]]:
+    """PyTorch's functions that find a scale and a zero point for a whole tensor, by name."""
+    yield "MinMaxObserver", lambda x: observe(x, integer, None)
+    if has_quantize_per_token():
+        choose = torch.ops.quantized_decomposed.choose_qparams
+        dtype = {"s8": torch.int8, "u8": torch.uint8}[integer]
+        limits = torch.iinfo(dtype)
+        smallest = torch.finfo(torch.float32).tiny  # an argument, here as in docs/numerics.md
+        yield (
+            "choose_qparams",
+            lambda x: found(*choose(x, limits.min, limits.max, smallest, dtype)),
+        )
+
+
+def choose_per_token_asymmetric(x: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """choose_qparams_per_token_asymmetric, to s8."""
+    choose = torch.ops.quantized_decomposed.choose_qparams_per_token_asymmetric
+    return found(*choose(x, torch.int8))
 
 
 def supports_fake_quantize(dtype: torch.dtype) -> bool:

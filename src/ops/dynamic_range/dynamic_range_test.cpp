@@ -27,23 +27,9 @@ class DynamicRange : public ::testing::TestWithParam<std::tuple<Target, RangeMod
   [[nodiscard]] bool check(const DynamicCall& c, const TensorRef* input = nullptr) const {
     const DynamicResult want = expected(c);
     for (const Stream& stream : streams_) {
-      DynamicResult got;
-      const std::string wrong = run(stream, c, got, input);
-      if (wrong.empty() && got == want) continue;
-      std::ostringstream text;
-      describe(text, c.problem);
-      text << ' ' << name(c.mode) << ", " << stream.threads() << " threads: ";
-      if (!wrong.empty()) {
-        text << wrong;
-      } else if (got.scales != want.scales) {
-        text << "scales differ";
-      } else if (got.zero_points != want.zero_points) {
-        text << "zero points differ";
-      } else {
-        text << "outputs differ";
-      }
-      ADD_FAILURE() << text.str();
-      return false;
+      const std::string wrong = difference(stream, c, want, input);
+      EXPECT_EQ(wrong, "");
+      if (!wrong.empty()) return false;
     }
     return true;
   }
@@ -132,9 +118,10 @@ TEST_P(DynamicRange, Ranges) {
 // Enough for every thread; rows too long for the caches; more lanes than threads keep apart.
 TEST_P(DynamicRange, Large) {
   const std::int64_t n = slow_machine() ? 40000 : 400000;
-  const std::array<ShapeCase, 10> cases{{{Layout::per_tensor, {n}},
+  const std::array<ShapeCase, 11> cases{{{Layout::per_tensor, {n}},
                                          {Layout::per_token, {n / 1000, 1000}},
                                          {Layout::per_token, {2, n / 2}},
+                                         {Layout::per_token, {1, 2 * n}},
                                          {Layout::per_group, {n / 4096, 4096}, 0, 128},
                                          {Layout::per_channel, {2, n / 2}, 0},
                                          {Layout::per_channel, {n / 100, 100}, 1},
@@ -330,6 +317,23 @@ TEST(DynamicRangeValues, Symmetric) {
       plan->run(stream, {}, {.input = {x, {3, 3}}, .output = {q, {3, 3}}, .scales = scales}));
   EXPECT_EQ(scales, (std::vector<float>{1, 2.0F / 127, 1}));
   EXPECT_EQ(q, (std::vector<std::int8_t>{-1, 0, 127, 127, 127, -128, 0, 0, 0}));
+}
+
+// Rows that are few and long are shared by threads, which need ranges of their own.
+TEST(DynamicRangeValues, Workspace) {
+  const auto needed = [](int threads, const DynamicRangeQuantizeDescriptor& d) {
+    return DynamicRangeQuantizePlan::select(Stream::cpu({.threads = threads}), d)->workspace_size();
+  };
+  constexpr std::int64_t length = (1 << 18) + 1;
+  EXPECT_EQ(needed(4, {.shape = {2, length}}), std::size_t{4 * 2 * sizeof(float)});
+  EXPECT_EQ(needed(1, {.shape = {2, length}}), 0U);
+  EXPECT_EQ(needed(4, {.shape = {32, length}}), 0U);
+  EXPECT_EQ(needed(4, {.shape = {2, length - 1}}), 0U);
+  EXPECT_EQ(needed(4, {.shape = {0, length}}), 0U);
+  EXPECT_EQ(needed(4, {.shape = {2, 2 * length}, .scope = Layout::per_group, .group_size = length}),
+            std::size_t{4 * 4 * sizeof(float)});
+  EXPECT_EQ(needed(4, {.shape = {9}, .mode = RangeMode::asymmetric, .scope = Layout::per_tensor}),
+            std::size_t{4 * 2 * sizeof(float)});
 }
 
 TEST(DynamicRangeValues, AsymmetricIsOnnxDynamicQuantizeLinear) {

@@ -30,8 +30,8 @@ HWY_INLINE void ForEachVector(D d, const T* x, std::int64_t n, F4&& four, F1&& o
   for (; n >= 4 * lanes; n -= 4 * lanes, x += 4 * lanes) four(x);
   for (; n >= lanes; n -= lanes, x += lanes) one(x);
   if (n > 0) {
-    HWY_ALIGN T rest[hn::MaxLanes(d)] = {};
-    std::memcpy(rest, x, static_cast<size_t>(n) * sizeof(T));
+    HWY_ALIGN T rest[hn::MaxLanes(d)];
+    CopyPart<hn::MaxLanes(d)>(x, static_cast<size_t>(n), rest);
     one(rest);
   }
 }

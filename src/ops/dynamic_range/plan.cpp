@@ -1,8 +1,8 @@
 // The plan of dynamic-range quantize: select, check, run.
 //
 // Slices that are runs of consecutive elements (tokens, groups, channels of the first axis) go
-// through a fused kernel, one after another. All others take two passes: ranges, each part its own,
-// in the workspace; then the elementwise quantize.
+// through a fused kernel, one after another. All others, and those that are few and long, take two
+// passes: ranges, each part its own, in the workspace; then the elementwise quantize.
 #include <algorithm>
 
 #include "core/check.hpp"
@@ -20,8 +20,11 @@ namespace {
 using detail::invalid;
 using detail::unsupported;
 
-// Elements of a row that no longer fits the second cache, about.
-constexpr std::int64_t long_row = std::int64_t{1} << 18;
+// Rows that are few and no longer fit the second cache, about, are better shared out among the
+// threads.
+bool are_few_and_long(std::int64_t rows, std::int64_t length, int threads) {
+  return threads > 1 && length > std::int64_t{1} << 18 && rows < 8 * std::int64_t{threads};
+}
 
 Result<detail::ElementwiseProblem> to_problem(const DynamicRangeQuantizeDescriptor& d) {
   detail::ElementwiseProblem p;
@@ -117,12 +120,8 @@ struct DynamicRangeAccess {
 
   [[nodiscard]] detail::RangePass pass() const { return pass_of(plan); }
   static detail::RangePass pass_of(const Plan& plan) {
-    detail::RangePass pass;
-    pass.slices = plan.slices_;
-    pass.parts = plan.parts_;
-    pass.symmetric = plan.mode_ == RangeMode::symmetric;
-    pass.element = detail::problem_of(plan.quantize_).element;
-    return pass;
+    return {plan.slices_, plan.threads_, plan.mode_ == RangeMode::symmetric,
+            detail::problem_of(plan.quantize_).element};
   }
 
   [[nodiscard]] bool has_zero_points() const {
@@ -174,19 +173,9 @@ struct DynamicRangeAccess {
   }
 
   [[nodiscard]] Status check_workspace(const Workspace& workspace) const {
-    const std::size_t needed = plan.workspace_size();
-    if (Status s = detail::check_workspace(workspace, needed); !s) return s;
-    if (needed == 0) return {};
-    const auto begin = reinterpret_cast<std::uintptr_t>(workspace.data);
-    const detail::Extent extent{begin, begin + needed};
-    const auto overlaps = [&](const TensorRef& t) {
-      const Result<detail::Checked> checked = detail::check_input("", t, t.dtype);
-      return checked && checked->extent.overlaps(extent);
-    };
-    if (overlaps(args.input) || overlaps(args.output) || overlaps(scales) ||
-        (has_zero_points() && overlaps(zero_points)))
-      return invalid("workspace", "expected memory apart from every argument, got an overlap");
-    return {};
+    const TensorRef output = args.output;
+    return detail::check_workspace(workspace, plan.workspace_size(),
+                                   {&args.input, &output, &scales, &zero_points});
   }
 
   [[nodiscard]] detail::Work work() const {
@@ -282,10 +271,9 @@ struct DynamicRangeAccess {
     // Runs that start within a byte are the reference's.
     const Target target = it.odd_nibbles ? Target::scalar : plan.sku_.target;
     const bool rows = !it.per_lane && it.rows == plan.slices_;
-    // Rows that are few and long are better shared out among the threads.
-    const bool long_rows = plan.workspace_size() > 0 && it.length() > long_row &&
-                           plan.slices_ < 8 * std::int64_t{stream.threads()};
-    if (rows && !long_rows) {
+    const bool shared =
+        plan.workspace_size() > 0 && are_few_and_long(plan.slices_, it.length(), stream.threads());
+    if (rows && !shared) {
       run_rows(stream, w, target);
     } else {
       run_passes(stream, w, target, workspace);
@@ -310,25 +298,22 @@ Result<DynamicRangeQuantizePlan> DynamicRangeQuantizePlan::select(
   plan.mode_ = descriptor.mode;
   plan.numel_ = *detail::count_elements("shape", problem->shape);
   plan.slices_ = detail::slices_of(*quantize);
-  plan.parts_ = detail::RangePass(plan.slices_, stream.threads(), true, descriptor.input).parts;
+  plan.threads_ = stream.threads();
   plan.sku_ = quantize->sku();
   plan.sku_.category = Category::dynamic_range;
   plan.sku_.op = descriptor.mode == RangeMode::symmetric ? Op::dynamic_range_quantize
                                                          : Op::dynamic_range_quantize_asymmetric;
-  if (preference.max_workspace_bytes && plan.workspace_size() > *preference.max_workspace_bytes)
-    return Error(ErrorCode::workspace_too_small, "max_workspace_bytes",
-                 fmt::format("max_workspace_bytes: expected at least {} (for the ranges of {} "
-                             "slices on {} threads), got {}",
-                             plan.workspace_size(), plan.slices_, plan.parts_,
-                             *preference.max_workspace_bytes),
-                 static_cast<std::int64_t>(plan.workspace_size()),
-                 static_cast<std::int64_t>(*preference.max_workspace_bytes));
+  if (Status s = detail::check_max_workspace(preference, plan.workspace_size(),
+                                             "for the ranges that each thread finds");
+      !s)
+    return s.error();
   return plan;
 }
 
 std::size_t DynamicRangeQuantizePlan::workspace_size() const noexcept {
   const auto& problem = detail::problem_of(quantize_);
-  if (problem.layout == Layout::per_token || problem.layout == Layout::per_group) return 0;
+  const bool rows = problem.layout == Layout::per_token || problem.layout == Layout::per_group;
+  if (rows && (slices_ == 0 || !are_few_and_long(slices_, numel_ / slices_, threads_))) return 0;
   return DynamicRangeAccess::pass_of(*this).workspace_size();
 }
 

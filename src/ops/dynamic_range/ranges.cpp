@@ -11,21 +11,27 @@ namespace {
 
 constexpr std::int64_t max_shared_slices = 16384;
 
-// Too many lanes for ranges of each part's own: the parts share them out instead.
-void run_columns(const Stream& stream, const Work& work) {
-  constexpr std::int64_t grain = 1024;
-  const std::int64_t length = work.iteration.length();
-  const std::int64_t grains = (length + grain - 1) / grain;
+// Too many slices for ranges of each part's own: the parts share them out instead.
+void run_shared_out(const Stream& stream, const Work& work) {
+  const auto& dims = work.iteration.dims;
+  const auto at =
+      std::find_if(dims.begin(), dims.end(),
+                   [](const Iteration::Dim& dim) { return dim.stride[op_params] != 0; }) -
+      dims.begin();
+  const Iteration::Dim& slices = dims[static_cast<std::size_t>(at)];
+  const std::int64_t grain = work.iteration.per_lane ? 1024 : 64;
+  const std::int64_t grains = (slices.size + grain - 1) / grain;
   const int parts = static_cast<int>(std::clamp<std::int64_t>(grains, 1, stream.threads()));
   parallel(stream, parts, [&](int part) {
     const std::int64_t first = grains * part / parts * grain;
-    const std::int64_t last = std::min(length, grains * (part + 1) / parts * grain);
+    const std::int64_t last = std::min(slices.size, grains * (part + 1) / parts * grain);
     Work own = work;
-    Iteration::Dim& inner = own.iteration.dims[static_cast<std::size_t>(own.iteration.rank - 1)];
-    inner.size = last - first;
+    own.iteration.dims[static_cast<std::size_t>(at)].size = last - first;
+    if (!work.iteration.per_lane)
+      own.iteration.rows = own.iteration.rows / slices.size * (last - first);
     own.call.input = static_cast<const unsigned char*>(work.call.input) +
-                     first * inner.stride[op_input] * bits(work.input_type) / 8;
-    own.call.skip_parameters(first, work.scale_bytes());
+                     first * slices.stride[op_input] * bits(work.input_type) / 8;
+    own.call.skip_parameters(first * slices.stride[op_params], work.scale_bytes());
     execute_here(stream, own);
   });
 }
@@ -58,8 +64,8 @@ void RangePass::run(const Stream& stream, const Work& work, Target target, void*
     w.call.low = static_cast<unsigned char*>(workspace) + parts * slices * w.scale_bytes();
   w.max_parts = parts;
   w.ranges_per_part = slices;
-  if (per_lane && parts == 1) {
-    run_columns(stream, w);
+  if (slices > max_shared_slices) {
+    run_shared_out(stream, w);
   } else {
     execute(stream, w);
   }

@@ -16,7 +16,6 @@ struct RangePass {
   bool symmetric = true;
   DType element = DType::f32;
 
-  RangePass() = default;
   RangePass(std::int64_t slice_count, int threads, bool is_symmetric, DType type);
   [[nodiscard]] std::size_t workspace_size() const;
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include "octavo/dynamic_range_quantize.hpp"
 #include "ops/elementwise/testing_data.hpp"
@@ -193,6 +194,24 @@ DynamicResult dynamic_result(const DynamicCall& c) {
       !inside(zero_points, result.zero_points))
     return "bytes beside an output changed";
   return {};
+}
+
+/// Runs the plan and compares, bit for bit. Empty if all is well, else the call and what was wrong.
+[[nodiscard]] inline std::string difference(const Stream& stream, const DynamicCall& c,
+                                            const DynamicResult& want,
+                                            const TensorRef* strided_input = nullptr) {
+  DynamicResult got;
+  std::string wrong = run(stream, c, got, strided_input);
+  if (wrong.empty() && got == want) return {};
+  if (wrong.empty())
+    wrong = got.scales != want.scales             ? "scales differ"
+            : got.zero_points != want.zero_points ? "zero points differ"
+                                                  : "outputs differ";
+  std::ostringstream text;
+  describe(text, c.problem);
+  text << ' ' << name(c.mode) << ", " << stream.threads()
+       << (strided_input == nullptr ? " threads: " : " threads, strided: ") << wrong;
+  return text.str();
 }
 
 }  // namespace octavo::testing

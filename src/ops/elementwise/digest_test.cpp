@@ -8,6 +8,7 @@
 #include <iomanip>
 #include <map>
 
+#include "ops/dynamic_range/testing.hpp"
 #include "ops/elementwise/testing_checks.hpp"
 
 namespace octavo::testing {
@@ -63,6 +64,59 @@ std::vector<Kind> all_kinds() {
   return kinds;
 }
 
+/// What fixes the kernels of a dynamic range: the kind of its quantize, and the mode.
+struct DynamicKind {
+  Kind quantize;
+  RangeMode mode;
+};
+std::vector<DynamicKind> dynamic_kinds(RangeMode mode) {
+  std::vector<DynamicKind> kinds;
+  for (const Kind& kind : kinds_of(Op::quantize, Layout::per_tensor))
+    if (is_offered(mode, kind.integer)) kinds.push_back({kind, mode});
+  return kinds;
+}
+std::string digest_name(const DynamicKind& kind) {
+  Kind named = kind.quantize;
+  named.op = kind.mode == RangeMode::symmetric ? Op::dynamic_range_quantize
+                                               : Op::dynamic_range_quantize_asymmetric;
+  return testing::digest_name(named);
+}
+
+/// Every scope, fused and in two passes, with slices of every style; some long enough to be shared
+/// by several threads.
+std::vector<DynamicCall> calls_of(const DynamicKind& kind) {
+  struct Case {
+    Layout layout;
+    Shape shape;
+    int axis;
+    std::int64_t group_size;
+  };
+  static const std::array<Case, 10> cases{{{Layout::per_tensor, {131101}, 0, 0},
+                                           {Layout::per_tensor, {1025}, 0, 0},
+                                           {Layout::per_token, {263, 500}, 0, 0},
+                                           {Layout::per_token, {72, 9}, 0, 0},
+                                           {Layout::per_channel, {37, 129}, 0, 0},
+                                           {Layout::per_channel, {37, 129}, 1, 0},
+                                           {Layout::per_channel, {211, 7}, 1, 0},
+                                           {Layout::per_channel, {5, 33, 19}, 1, 0},
+                                           {Layout::per_group, {13, 192}, 0, 32},
+                                           {Layout::per_group, {9, 24}, 0, 3}}};
+  std::vector<DynamicCall> calls;
+  for (const Case& c : cases) {
+    Kind quantize = kind.quantize;
+    quantize.layout = c.layout;
+    calls.push_back(make_dynamic(problem_of(quantize, c.shape, c.axis, c.group_size), kind.mode,
+                                 calls.size() + 1));
+  }
+  return calls;
+}
+
+void add(Digest& digest, const DynamicResult& result) {
+  digest.add(result.output);
+  digest.add(result.scales);
+  digest.add(result.zero_points.data(), 4 * result.zero_points.size());
+}
+
 using Digests = std::map<std::string, std::string>;
 
 std::string hex(const Digest& digest) {
@@ -88,6 +142,12 @@ TEST(Digest, Oracle) {
     for (const Operands& o : operands_of(kind)) digest.add(expected(o));
     digests[digest_name(kind)] = hex(digest);
   }
+  for (const RangeMode mode : all_modes)
+    for (const DynamicKind& kind : dynamic_kinds(mode)) {
+      Digest digest;
+      for (const DynamicCall& c : calls_of(kind)) add(digest, expected(c));
+      digests[digest_name(kind)] = hex(digest);
+    }
   if (const char* path = std::getenv("OCTAVO_WRITE_DIGESTS")) {
     std::ofstream file(path);
     for (const auto& [key, value] : digests) file << key << " = " << value << '\n';
@@ -124,6 +184,38 @@ TEST_P(TargetDigest, AllThreadCounts) {
 
 INSTANTIATE_TEST_SUITE_P(All, TargetDigest, ::testing::ValuesIn(tested([](Op) { return true; })),
                          test_name);
+
+class DynamicTargetDigest : public ::testing::TestWithParam<std::tuple<Target, RangeMode>> {};
+
+TEST_P(DynamicTargetDigest, AllThreadCounts) {
+  const auto [target, mode] = GetParam();
+  const Digests recorded = read_digests();
+  const Streams streams(target);
+  for (const DynamicKind& kind : dynamic_kinds(mode)) {
+    const std::string key = digest_name(kind);
+    ASSERT_TRUE(recorded.contains(key)) << key << " is not in " << OCTAVO_DIGESTS;
+    const std::vector<DynamicCall> calls = calls_of(kind);
+    for (const Stream& stream : streams) {
+      Digest digest;
+      for (const DynamicCall& c : calls) {
+        DynamicResult result;
+        ASSERT_EQ(run(stream, c, result), "") << key;
+        add(digest, result);
+      }
+      EXPECT_EQ(hex(digest), recorded.at(key))
+          << key << " on " << name(target) << ", " << stream.threads() << " threads";
+    }
+    EXPECT_NE(streams.take_trace() & 1U << static_cast<int>(target), 0U) << key;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DynamicTargetDigest,
+                         ::testing::Combine(::testing::ValuesIn(tested_targets()),
+                                            ::testing::ValuesIn(all_modes)),
+                         [](const auto& info) {
+                           return std::string(name(std::get<0>(info.param))) + "_" +
+                                  std::string(name(std::get<1>(info.param)));
+                         });
 
 }  // namespace
 }  // namespace octavo::testing

@@ -1,17 +1,11 @@
-// More than 2^31 elements. All but the ends of a tensor is one small piece of memory, mapped again
-// and again, so that little of it is real; the ends are memory of their own, and are compared.
-#include <fcntl.h>
+// More than 2^31 elements: the ends of the output are compared.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <fstream>
-#include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "ops/elementwise/testing_large.hpp"
 #include "ops/elementwise/testing_placed.hpp"
 
 namespace octavo::testing {
@@ -20,70 +14,11 @@ namespace {
 constexpr std::int64_t cols = 4096;
 constexpr std::int64_t rows = (std::int64_t{1} << 31) / cols + 5;  // beyond 2^31 by 5 rows
 constexpr std::int64_t ends = 4;                                   // rows compared on either side
-constexpr std::int64_t needed_memory = std::int64_t{1} << 30;
-
-std::int64_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  std::int64_t kilobytes = 0;
-  while (file >> key >> kilobytes) {
-    if (key == "MemAvailable:") return kilobytes * 1024;
-    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
-  }
-  return 0;
-}
-
-/// A range of addresses as above. `data` is null if the system refuses.
-class Sparse {
- public:
-  explicit Sparse(std::int64_t bytes)
-      : size_(std::max(2 * end, round_up(static_cast<std::size_t>(bytes)))) {
-    const int file = memfd_create("octavo", 0);
-    if (file < 0) return;
-    const bool sized = ftruncate(file, static_cast<off_t>(piece)) == 0;
-    void* range =
-        mmap(nullptr, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range != MAP_FAILED) {
-      data = static_cast<std::byte*>(range);
-      bool fine = sized;
-      for (std::size_t at = 0; at < size_; at += piece)
-        fine &= map(at, std::min(piece, size_ - at), MAP_SHARED, file);
-      fine &= map(0, end, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-      fine &= map(size_ - end, end, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-      if (!fine) {
-        munmap(data, size_);
-        data = nullptr;
-      }
-    }
-    close(file);
-  }
-  Sparse(const Sparse&) = delete;
-  Sparse& operator=(const Sparse&) = delete;
-  ~Sparse() {
-    if (data != nullptr) munmap(data, size_);
-  }
-
-  std::byte* data = nullptr;
-
- private:
-  static constexpr std::size_t piece = std::size_t{32} << 20;
-  static constexpr std::size_t end = std::size_t{1} << 20;
-
-  static std::size_t round_up(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
-  bool map(std::size_t at, std::size_t bytes, int flags, int file) const {
-    return mmap(data + at, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED | MAP_NORESERVE, file,
-                0) != MAP_FAILED;
-  }
-
-  std::size_t size_;
-};
 
 class Large : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(Large, EndsAreRight) {
-  if (slow_machine()) GTEST_SKIP() << "too slow here";
-  if (available_memory() < needed_memory)
-    GTEST_SKIP() << "needs 1 GiB of memory, has " << (available_memory() >> 20) << " MiB";
+  if (const std::string why = no_large_tests(); !why.empty()) GTEST_SKIP() << why;
   const Kind kind = GetParam();
   const Shape shape{rows, cols};
   const Problem p = kind.layout == Layout::per_group ? problem_of(kind, shape, 0, 512)

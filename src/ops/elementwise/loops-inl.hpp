@@ -103,11 +103,12 @@ struct Loop {
   // Fewer elements than a block, through the stack. Lanes past the end see harmless values.
   static HWY_NOINLINE void Part(const typename In::Storage* x, const typename Grad::Storage* dy,
                                 typename Out::Storage* out, const P& p, size_t n) {
-    HWY_ALIGN typename In::Storage x_part[buffer<In>] = {};
-    HWY_ALIGN typename Grad::Storage dy_part[buffer<Grad>] = {};
+    HWY_ALIGN typename In::Storage x_part[buffer<In>];
+    HWY_ALIGN typename Grad::Storage dy_part[buffer<Grad>];
     HWY_ALIGN typename Out::Storage out_part[max_block];
-    if constexpr (In::Bytes(1) != 0) std::memcpy(x_part, x, In::Bytes(n));
-    if constexpr (Grad::Bytes(1) != 0) std::memcpy(dy_part, dy, Grad::Bytes(n));
+    if constexpr (In::Bytes(1) != 0) CopyPart<buffer<In>>(x, In::Bytes(n) / sizeof(*x), x_part);
+    if constexpr (Grad::Bytes(1) != 0)
+      CopyPart<buffer<Grad>>(dy, Grad::Bytes(n) / sizeof(*dy), dy_part);
     if constexpr (P::per_lane) {
       HWY_ALIGN C scale[max_block] = {};
       HWY_ALIGN C reciprocal[max_block] = {};

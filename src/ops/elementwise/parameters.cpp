@@ -32,7 +32,7 @@ bool is_good(C scale) {
 // Checks (and converts, unless `converted` is null) all scales, without a branch, so that it runs
 // at the speed of memory.
 template <bool divides, class C, class S>
-bool are_good(const Parameters& p, const S* scales, C* converted) {
+bool are_good(Parameters& p, const S* scales, C* converted) {
   bool good = true;
   for (std::int64_t i = 0; i < p.count; ++i) {
     const C scale = to_compute<C>(scales[i]);
@@ -43,10 +43,11 @@ bool are_good(const Parameters& p, const S* scales, C* converted) {
 }
 // What is_good says of two floats it says of all between: their bits are in order.
 template <bool divides>
-bool are_good(const Parameters& p, const float* scales, float* /*converted*/) {
+bool are_good(Parameters& p, const float* scales, float* /*converted*/) {
   if (p.count == 0) return true;
   const Extremes bits =
       p.scan(scales, p.count, divides ? -1 : std::numeric_limits<std::int32_t>::max());
+  if (divides) p.scale_bits = bits;
   return is_good<float, divides>(std::bit_cast<float>(bits.least)) &&
          is_good<float, divides>(std::bit_cast<float>(bits.most));
 }
@@ -66,7 +67,7 @@ Error bad_scale(const Parameters& p, std::int64_t index, double given, double ro
 }
 
 template <class C, class S, bool divides>
-Status scan_scales(const Parameters& p, const S* scales, C* converted) {
+Status scan_scales(Parameters& p, const S* scales, C* converted) {
   if (are_good<divides>(p, scales, converted)) return {};
   std::int64_t i = 0;
   while (is_good<C, divides>(to_compute<C>(scales[i]))) ++i;
@@ -136,7 +137,7 @@ bool are_beyond_simd(const Parameters& p) {
 // Whether numerics/quotient.hpp divides by all of them.
 bool has_exact_quotient(const Parameters& p) {
   if (p.compute != DType::f32 || p.count == 0) return false;
-  const Extremes bits = scan_ints(p, p.prepared_scales);
+  const Extremes bits = p.scale_bits ? *p.scale_bits : scan_ints(p, p.prepared_scales);
   return numerics::is_exact_scale(std::bit_cast<float>(bits.least)) &&
          numerics::is_exact_scale(std::bit_cast<float>(bits.most)) &&
          numerics::are_exact_bounds(p.zero_point_range.least, p.zero_point_range.most, p.range);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "octavo/elementwise.hpp"
 #include "ops/elementwise/kernels.hpp"
@@ -25,7 +26,8 @@ struct Parameters {
   // As kernels want them.
   const void* prepared_scales = nullptr;  // in the compute type
   Extremes zero_point_range;
-  bool beyond_simd = false;  // some zero point or bound needs the reference
+  std::optional<Extremes> scale_bits;  // of f32 scales, where they were scanned as divisors
+  bool beyond_simd = false;            // some zero point or bound needs the reference
 
   float scalar_f32 = 1;
   double scalar_f64 = 1;

@@ -153,21 +153,6 @@ Status check_shape(const char* argument, const ElementwiseProblem& p, const Shap
   return {};
 }
 
-// The workspace is written before anything else: it must not be an argument.
-Status check_apart(const Workspace& workspace, std::size_t needed, const ElementwiseArgs& args) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(workspace.data);
-  const Extent extent{begin, begin + needed};
-  const auto apart = [&](const auto* t) {
-    if (t == nullptr) return true;
-    const Result<Checked> checked = check_input("", TensorRef(*t), t->dtype);
-    return !checked || !checked->extent.overlaps(extent);
-  };
-  if (apart(args.input) && apart(args.grad) && apart(args.output) && apart(args.scales) &&
-      apart(args.zero_points))
-    return {};
-  return invalid("workspace", "expected memory apart from every argument, got an overlap");
-}
-
 }  // namespace
 
 struct ElementwiseAccess {
@@ -371,14 +356,10 @@ Result<ElementwisePlan> ElementwisePlan::select(const Stream& stream,
   plan.sku_.profile = problem.profile;
   plan.sku_.target = chosen;
   plan.sku_.guarantee.math = compute_type(problem.element);
-  if (preference.max_workspace_bytes && plan.workspace_size() > *preference.max_workspace_bytes)
-    return Error(ErrorCode::workspace_too_small, "max_workspace_bytes",
-                 fmt::format("max_workspace_bytes: expected at least {} (to hold scales converted "
-                             "from {} to {}), got {}",
-                             plan.workspace_size(), name(plan.scale_type_),
-                             name(plan.sku_.guarantee.math), *preference.max_workspace_bytes),
-                 static_cast<std::int64_t>(plan.workspace_size()),
-                 static_cast<std::int64_t>(*preference.max_workspace_bytes));
+  if (Status s = check_max_workspace(preference, plan.workspace_size(),
+                                     "to hold the scales in the compute type");
+      !s)
+    return s.error();
   return plan;
 }
 
@@ -398,9 +379,11 @@ Status ElementwisePlan::run(const Stream& stream, Workspace workspace,
   if (ElementwiseAccess::run_small(*this, stream, args)) return {};
   if (Status s = ElementwiseAccess::check_tensors(*this, args); !s) return s;
   const std::size_t needed = workspace_size();
-  if (Status s = check_workspace(workspace, needed); !s) return s;
-  if (needed > 0)
-    if (Status s = check_apart(workspace, needed, args); !s) return s;
+  const TensorRef output = *args.output;
+  if (Status s = check_workspace(workspace, needed,
+                                 {args.input, args.grad, &output, args.scales, args.zero_points});
+      !s)
+    return s;
   return ElementwiseAccess::run(*this, stream, needed == 0 ? nullptr : workspace.data, args);
 }
 

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -181,6 +182,15 @@ struct Kind {
     default:
       return 0;
   }
+}
+
+inline void describe(std::ostream& out, const Problem& p) {
+  out << name(p.op) << '.' << name(p.layout) << '.' << name(p.element) << '.' << name(p.integer)
+      << '.' << name(p.profile) << " shape [";
+  for (int i = 0; i < p.shape.rank(); ++i) out << (i == 0 ? "" : ",") << p.shape[i];
+  const IntRange range = range_of(p);
+  out << "] axis " << p.axis << " group " << p.group_size << " range [" << range.min << ','
+      << range.max << "] scale type " << name(scale_type(p));
 }
 
 // ---- memory ------------------------------------------------------------------------------------

@@ -81,15 +81,6 @@ TEST_P(Targets, IsTested) {
 INSTANTIATE_TEST_SUITE_P(Machine, Targets, ::testing::ValuesIn(machine_targets),
                          [](const auto& info) { return std::string(name(info.param)); });
 
-inline void describe(std::ostream& out, const Problem& p) {
-  out << name(p.op) << '.' << name(p.layout) << '.' << name(p.element) << '.' << name(p.integer)
-      << '.' << name(p.profile) << " shape [";
-  for (int i = 0; i < p.shape.rank(); ++i) out << (i == 0 ? "" : ",") << p.shape[i];
-  const IntRange range = range_of(p);
-  out << "] axis " << p.axis << " group " << p.group_size << " range [" << range.min << ','
-      << range.max << "] scale type " << name(scale_type(p));
-}
-
 /// The first element in which two outputs differ, with all that led to it.
 [[nodiscard]] inline std::string first_difference(const Operands& o, const std::byte* want,
                                                   const std::byte* got) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <mutex>
 #include <utility>
 
 #include "ops/elementwise/driver.hpp"
@@ -178,16 +179,30 @@ struct HardFloats {
 /// bytes make sure of it.
 inline constexpr std::int64_t large_bytes = detail::stream_bytes + (std::int64_t{1} << 20);
 
-/// As long as it lives, every call that the driver runs writes past the caches.
+/// As long as one lives, every call that the driver runs writes past the caches. (They are counted:
+/// callers on several threads may each have one.)
 class StreamedStores {
  public:
-  StreamedStores() : before_(octavo::detail::set_stream_bytes(0)) {}
+  StreamedStores() {
+    const std::scoped_lock lock(mutex());
+    if (count()++ == 0) octavo::detail::set_stream_bytes(0);
+  }
   StreamedStores(const StreamedStores&) = delete;
   StreamedStores& operator=(const StreamedStores&) = delete;
-  ~StreamedStores() { octavo::detail::set_stream_bytes(before_); }
+  ~StreamedStores() {
+    const std::scoped_lock lock(mutex());
+    if (--count() == 0) octavo::detail::set_stream_bytes(octavo::detail::stream_bytes);
+  }
 
  private:
-  std::int64_t before_;
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  static int& count() {
+    static int living = 0;
+    return living;
+  }
 };
 
 /// Every float and every integer type once, where all of their combinations would take too long.

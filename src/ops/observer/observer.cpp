@@ -163,12 +163,10 @@ Result<Observer<State>> Observer<State>::select(const Stream& stream, const Desc
   observer.sku_.op = histogram ? Op::observe_histogram : Op::observe_min_max;
   observer.sku_.aux_element = descriptor.input;
   observer.sku_.layout = descriptor.scope;
-  if (preference.max_workspace_bytes && observer.workspace_size() > *preference.max_workspace_bytes)
-    return Error(ErrorCode::workspace_too_small, "max_workspace_bytes",
-                 fmt::format("max_workspace_bytes: expected at least {}, got {}",
-                             observer.workspace_size(), *preference.max_workspace_bytes),
-                 static_cast<std::int64_t>(observer.workspace_size()),
-                 static_cast<std::int64_t>(*preference.max_workspace_bytes));
+  if (Status s = detail::check_max_workspace(preference, observer.workspace_size(),
+                                             "for what each thread sees");
+      !s)
+    return s.error();
   return observer;
 }
 
@@ -220,14 +218,11 @@ std::size_t Observer<State>::workspace_size() const noexcept {
 template <class State>
 Status Observer<State>::run(const Stream& stream, Workspace workspace, const Args& args) const {
   if (Status s = can_implement(args); !s) return s;
-  if (Status s = detail::check_workspace(workspace, workspace_size()); !s) return s;
-  const Result<detail::Checked> input = detail::check_input("input", args.input, descriptor_.input);
-  const auto begin = reinterpret_cast<std::uintptr_t>(workspace.data);
-  if (input->extent.overlaps({begin, begin + workspace_size()}))
-    return invalid("workspace", "expected memory apart from input, got an overlap");
-  if (input->numel == 0) return {};
+  if (Status s = detail::check_workspace(workspace, workspace_size(), {&args.input}); !s) return s;
+  const std::int64_t numel = *detail::count_elements("input", args.input.shape);
+  if (numel == 0) return {};
 
-  const detail::Work work = work_of(descriptor_, args.input, input->numel);
+  const detail::Work work = work_of(descriptor_, args.input, numel);
   const std::int64_t slices = slices_of(descriptor_);
   const detail::RangePass pass = range_pass(descriptor_, parts_);
   pass.run(stream, work, sku_.target, workspace.data);
@@ -251,7 +246,7 @@ Status Observer<State>::run(const Stream& stream, Workspace workspace, const Arg
     std::vector<std::int64_t>& counts = ObserverAccess::counts(*args.state);
     const int most = histogram_parts(descriptor_, parts_);
     const int parts = static_cast<int>(
-        std::clamp<std::int64_t>(input->numel / 65536, 1, std::min(most, stream.threads())));
+        std::clamp<std::int64_t>(numel / 65536, 1, std::min(most, stream.threads())));
     if (parts == 1) {
       detail::parallel(stream, 1, [&](int) { count_part(work, descriptor_, 0, 1, counts.data()); });
       return {};
