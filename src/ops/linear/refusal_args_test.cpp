@@ -211,6 +211,15 @@ TEST(LinearRefuses, ArgumentsThatAreMissing) {
   refuse(invalid("weight_zero_points", {"6", "none"}),
          [](Attempt& a) { a.args.weight_zero_points = {}; });
   refuse(invalid("bias", {"6", "none"}), [](Attempt& a) { a.args.bias = {}; });
+  // Whatever the output's type is.
+  for (const LinearKind kind : linear_kinds)
+    for (const DType output : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::s8}) {
+      LinearCase c = full_case(kind);
+      c.output = output;
+      Attempt attempt(c);
+      attempt.args.residual = {};
+      attempt.expect_refused(invalid("residual", {"[4, 6]", "none"}));
+    }
 }
 
 TEST(LinearRefuses, ArgumentsThatTheDescriptorDoesNotHave) {

@@ -63,6 +63,12 @@ TEST(LinearSelectRefuses, WhatActivationsAreQuantizedTo) {
   }
 }
 
+TEST(LinearSelectRefuses, AModeThatDoesNotExist) {
+  LinearAttempt attempt(dynamic);
+  attempt.dynamic.mode = static_cast<RangeMode>(7);
+  attempt.expect_select_refused(unsupported("mode", {"symmetric", "asymmetric", "7"}));
+}
+
 TEST(LinearSelectRefuses, Weights) {
   for (const DType wrong :
        {DType::f32, DType::f64, DType::f16, DType::bf16, DType::s4, DType::u4, DType::s32, no_type})
@@ -126,6 +132,20 @@ TEST(LinearSelectRefuses, SizesBeyondTheAddressSpace) {
   // (Products that wrap round to something small.)
   refuse_select(invalid("n"), sizes(1, std::int64_t{1} << 32, std::int64_t{1} << 32));
   refuse_select(invalid("m"), sizes(std::int64_t{1} << 62, 4, 4));
+}
+
+// Weights that are packed run by run take a workspace for each thread.
+TEST(LinearSelectRefuses, AWorkspaceBeyondTheAddressSpace) {
+  for (const LinearKind kind : linear_kinds)
+    for (const int threads : {16, INT_MAX}) {
+      LinearAttempt attempt(kind);
+      attempt.options.threads = threads;
+      attempt.describe([](auto& d) {
+        d.m = d.n = 1;
+        d.k = std::int64_t{1} << 53;
+      });
+      attempt.expect_select_refused(invalid("k", {std::to_string(std::int64_t{1} << 53)}));
+    }
 }
 
 TEST(LinearSelectRefuses, SumsThatDoNotFit32Bits) {
