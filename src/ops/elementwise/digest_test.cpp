@@ -1,14 +1,11 @@
 // One digest per operation, types and profile, the same on every machine, target and thread count:
 // tests/digests.txt. The oracle must give it too, so the file is the contract's, not a kernel's.
 //
-// OCTAVO_WRITE_DIGESTS=<path> makes Digest.Oracle write the file anew.
+// OCTAVO_WRITE_DIGESTS=<path> makes Digest.Oracle write its lines of the file anew.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iomanip>
-#include <map>
-
 #include "ops/elementwise/testing_checks.hpp"
+#include "ops/elementwise/testing_digests.hpp"
 
 namespace octavo::testing {
 namespace {
@@ -63,22 +60,8 @@ std::vector<Kind> all_kinds() {
   return kinds;
 }
 
-using Digests = std::map<std::string, std::string>;
-
-std::string hex(const Digest& digest) {
-  std::ostringstream text;
-  text << std::hex << std::setfill('0') << std::setw(16) << digest.value();
-  return text.str();
-}
-
-Digests read_digests() {
-  Digests digests;
-  std::ifstream file(OCTAVO_DIGESTS);
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t equals = line.find(" = ");
-    if (equals != std::string::npos) digests[line.substr(0, equals)] = line.substr(equals + 3);
-  }
-  return digests;
+bool is_elementwise(const std::string& op) {
+  return std::any_of(all_ops.begin(), all_ops.end(), [&](Op own) { return name(own) == op; });
 }
 
 TEST(Digest, Oracle) {
@@ -88,20 +71,14 @@ TEST(Digest, Oracle) {
     for (const Operands& o : operands_of(kind)) digest.add(expected(o));
     digests[digest_name(kind)] = hex(digest);
   }
-  if (const char* path = std::getenv("OCTAVO_WRITE_DIGESTS")) {
-    std::ofstream file(path);
-    for (const auto& [key, value] : digests) file << key << " = " << value << '\n';
-    ASSERT_TRUE(file.good()) << path;
-    return;
-  }
-  EXPECT_EQ(digests, read_digests());
+  expect_recorded(digests, is_elementwise);
 }
 
 class TargetDigest : public ::testing::TestWithParam<TargetAndOp> {};
 
 TEST_P(TargetDigest, AllThreadCounts) {
   const auto [target, op] = GetParam();
-  const Digests recorded = read_digests();
+  const Digests recorded = read_digests(OCTAVO_DIGESTS, is_elementwise);
   const Streams streams(target);
   for (const Kind& kind : kinds_of(op, Layout::per_tensor)) {
     const std::string key = digest_name(kind);
