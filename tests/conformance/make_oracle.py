@@ -18,6 +18,8 @@ sys.dont_write_bytecode = True
 
 try:
     import differences
+    import linear_cases
+    import linear_exact
     import onnx_nodes
     import torch_cases
     import torch_ops
@@ -40,6 +42,8 @@ def main() -> None:
     onnx_nodes.add_formula(oracle)
     about["unsupported"] = torch_cases.add_all(oracle)
     differences.add_all(oracle)
+    about["int_mm"] = linear_cases.add_all(oracle, options.onnx)
+    linear_exact.add_all(oracle)
     counts = oracle.write(options.out)
     summary = ", ".join(f"{group} {count}" for group, count in counts.items())
     print(f"{options.out}: PyTorch {about['torch']} ({about['engine']}); cases: {summary}")
