@@ -3,6 +3,7 @@
 //     --floats     all 2^32 f32 inputs through quantize, fake-quantize and their backward passes
 //     --quotient   the proof of the kernels' quotient (quotient.hpp)
 //     --guard      guard pages around every buffer, lengths 0..1024, every alignment
+//     --linear     linear layers (linear.hpp)
 //
 // With none of these, all of it. Exit code 1 if anything differed.
 #include <CLI/CLI.hpp>
@@ -13,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "linear.hpp"
 #include "ops/elementwise/testing_guard.hpp"
 #include "quotient.hpp"
 #include "sweep.hpp"
@@ -71,13 +73,14 @@ struct Options {
   bool floats = false;
   bool quotient = false;
   bool guard = false;
+  bool linear = false;
   int pairs = 16;
   int sample = 1;
   RunOptions run{static_cast<int>(std::thread::hardware_concurrency()), ""};
 };
 
 int run(const Options& options) {
-  const bool all = !options.floats && !options.quotient && !options.guard;
+  const bool all = !options.floats && !options.quotient && !options.guard && !options.linear;
   std::string targets;
   for (const Target target : own_targets()) targets += " " + std::string(name(target));
   std::printf("targets:%s; %d pairs; %d threads\n", targets.c_str(), options.pairs,
@@ -89,6 +92,7 @@ int run(const Options& options) {
   };
   if (all || options.quotient) append(quotient_units());
   if (all || options.guard) append(guard_units());
+  if (all || options.linear) append(linear_units());
   if (all || options.floats) append(sweep_units(options.pairs));
   const std::uint64_t mismatches = run_units(units, options.run);
   std::printf("%llu mismatches\n", static_cast<unsigned long long>(mismatches));
@@ -104,6 +108,7 @@ int main(int argc, char** argv) {
   app.add_flag("--floats", options.floats, "all 2^32 f32 inputs");
   app.add_flag("--quotient", options.quotient, "the proof of the kernels' quotient");
   app.add_flag("--guard", options.guard, "guard pages, lengths 0..1024, every alignment");
+  app.add_flag("--linear", options.linear, "linear layers: all sizes to 64, random ones to 512");
   app.add_option("--pairs", options.pairs, "(scale, zero point) pairs")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
