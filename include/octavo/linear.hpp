@@ -53,6 +53,7 @@ struct LinearProblem {
   DType weight = DType::s8;
   DType output = DType::f32;
   bool symmetric = true;  // of activations that are quantized here
+  int mode = 0;           // likewise: the RangeMode as given
   bool activation_zero_points = false;
   bool weight_zero_points = false;
   bool packed_weight = false;

@@ -7,7 +7,6 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -248,12 +247,8 @@ void check(const Case& c, const Runner& runner, const Stream& stream) {
 class Conformance : public testing::Test {
  protected:
   void SetUp() override {
-    const char* directory = std::getenv("OCTAVO_ORACLE_DIR");
-    if (directory == nullptr || *directory == '\0')
-      GTEST_SKIP() << "OCTAVO_ORACLE_DIR is not set: run tests/conformance/make_oracle.py";
-    if (!std::filesystem::exists(std::filesystem::path(directory) / "index.json"))
-      GTEST_SKIP() << directory << " has no index.json: run tests/conformance/make_oracle.py";
-    oracle_ = read_oracle(directory);
+    if (const std::string why = oracle_missing(); !why.empty()) GTEST_SKIP() << why;
+    oracle_ = read_oracle(std::getenv("OCTAVO_ORACLE_DIR"));
     RecordProperty("oracle", oracle_.made_by);
   }
 

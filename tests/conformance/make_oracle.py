@@ -20,6 +20,8 @@ try:
     import differences
     import dynamic_cases
     import dynamic_differences
+    import linear_cases
+    import linear_exact
     import onnx_nodes
     import torch_cases
     import torch_ops
@@ -44,6 +46,8 @@ def main() -> None:
     dynamic_cases.add_all(oracle)
     differences.add_all(oracle)
     dynamic_differences.add_all(oracle)
+    about["int_mm"] = linear_cases.add_all(oracle, options.onnx)
+    linear_exact.add_all(oracle)
     counts = oracle.write(options.out)
     summary = ", ".join(f"{group} {count}" for group, count in counts.items())
     print(f"{options.out}: PyTorch {about['torch']} ({about['engine']}); cases: {summary}")

@@ -16,7 +16,9 @@ PREFIXES = {
     "dequantizelinear": "dequantize",
     "dynamicquantizelinear": "dynamic_range_quantize",
 }
-TENSOR_TYPES: dict[int, np.dtype] = {1: np.dtype("<f4"), 2: np.dtype("u1"), 3: np.dtype("i1")}
+TENSOR_TYPES: dict[int, np.dtype] = {
+    number: np.dtype(name) for number, name in ((1, "<f4"), (2, "u1"), (3, "i1"), (6, "<i4"))
+}
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 #include "oracle.hpp"
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -102,7 +103,51 @@ Case to_case(const json& j, const std::vector<std::byte>& blob) {
   return c;
 }
 
+LinearCase to_linear_case(const json& j, const std::vector<std::byte>& blob) {
+  LinearCase c;
+  c.name = j.at("name").get<std::string>();
+  c.op = j.at("op").get<std::string>();
+  c.profile = j.at("profile") == "onnx" ? Profile::onnx : Profile::torch;
+  c.m = j.at("m").get<std::int64_t>();
+  c.n = j.at("n").get<std::int64_t>();
+  c.k = j.at("k").get<std::int64_t>();
+  if (const auto mode = maybe<std::string>(j, "mode")) c.mode = to_mode(*mode);
+  if (const auto type = maybe<std::string>(j, "quantized")) c.quantized = to_dtype(*type);
+  c.relu = j.value("relu", false);
+  c.act_scale = j.value("act_scale", 1.0);
+  c.act_zero_point = j.value("act_zero_point", 0);
+  c.output_scale = j.value("output_scale", 1.0);
+  c.output_zero_point = j.value("output_zero_point", 0);
+  const auto tensor = [&](const char* key) -> std::optional<Tensor> {
+    if (!j.contains(key)) return std::nullopt;
+    return to_tensor(j.at(key), blob);
+  };
+  c.input = to_tensor(j.at("input"), blob);
+  c.weight = to_tensor(j.at("weight"), blob);
+  c.activation_scales = tensor("activation_scales");
+  c.activation_zero_points = tensor("activation_zero_points");
+  c.weight_scales = tensor("weight_scales");
+  c.weight_zero_points = tensor("weight_zero_points");
+  c.bias = tensor("bias");
+  c.residual = tensor("residual");
+  c.cells = tensor("cells");
+  c.expected = to_tensor(j.at("expected"), blob);
+  if (c.input.count != c.m * c.k || c.weight.count != c.n * c.k ||
+      c.expected.count != (c.cells ? c.cells->count : c.m * c.n))
+    throw std::runtime_error(c.name + ": tensors of the wrong size");
+  return c;
+}
+
 }  // namespace
+
+std::string oracle_missing() {
+  const char* directory = std::getenv("OCTAVO_ORACLE_DIR");
+  if (directory == nullptr || *directory == '\0')
+    return "OCTAVO_ORACLE_DIR is not set: run tests/conformance/make_oracle.py";
+  if (!std::filesystem::exists(std::filesystem::path(directory) / "index.json"))
+    return std::string(directory) + " has no index.json: run tests/conformance/make_oracle.py";
+  return {};
+}
 
 double value_at(const std::byte* data, DType dtype, std::int64_t i) {
   return visit(dtype, [&]<class T>(T) -> double {
@@ -139,10 +184,16 @@ Oracle read_oracle(const std::filesystem::path& directory) {
     throw std::runtime_error("index.json and cases.bin do not belong together");
   oracle.made_by = "PyTorch " + index.at("torch").get<std::string>() + " (" +
                    index.at("engine").get<std::string>() + ")";
-  for (const json& j : index.at("cases"))
-    oracle.groups[j.at("group").get<std::string>()].push_back(to_case(j, oracle.blob));
+  for (const json& j : index.at("cases")) {
+    const auto group = j.at("group").get<std::string>();
+    if (j.contains("weight")) {
+      oracle.linear[group].push_back(to_linear_case(j, oracle.blob));
+    } else {
+      oracle.groups[group].push_back(to_case(j, oracle.blob));
+    }
+  }
   for (const auto& [group, count] : index.at("counts").items())
-    if (oracle.groups[group].size() != count)
+    if (oracle.groups[group].size() + oracle.linear[group].size() != count)
       throw std::runtime_error("index.json: group " + group + " is incomplete");
   return oracle;
 }

@@ -49,11 +49,37 @@ struct Case {
   std::vector<std::string> torch;  // of a difference: what PyTorch gave
 };
 
+/// A linear layer. What is not there takes no part.
+struct LinearCase {
+  std::string name;
+  std::string op;
+  Profile profile = Profile::torch;
+  std::int64_t m = 0, n = 0, k = 0;
+  RangeMode mode = RangeMode::symmetric;
+  std::optional<DType> quantized;
+  bool relu = false;
+  double act_scale = 1;
+  std::int32_t act_zero_point = 0;
+  double output_scale = 1;
+  std::int32_t output_zero_point = 0;
+  Tensor input;
+  Tensor weight;  // [n, k]
+  std::optional<Tensor> activation_scales, activation_zero_points;
+  std::optional<Tensor> weight_scales, weight_zero_points;
+  std::optional<Tensor> bias, residual;
+  std::optional<Tensor> cells;  // which elements of the output are expected; none: all
+  Tensor expected;
+};
+
 struct Oracle {
   std::string made_by;  // PyTorch's version and engine
   std::map<std::string, std::vector<Case>, std::less<>> groups;
+  std::map<std::string, std::vector<LinearCase>, std::less<>> linear;
   std::vector<std::byte> blob;
 };
+
+/// Why there is no oracle to read in OCTAVO_ORACLE_DIR; empty if there is one.
+[[nodiscard]] std::string oracle_missing();
 
 /// Reads both files. Throws std::exception if they are not what make_oracle.py writes.
 [[nodiscard]] Oracle read_oracle(const std::filesystem::path& directory);

@@ -4,6 +4,7 @@
 //     --quotient   the proof of the kernels' quotient (quotient.hpp)
 //     --guard      guard pages around every buffer, lengths 0..1024, every alignment
 //     --dynamic    dynamic ranges: every small shape, rows to 1024, guard pages (dynamic.hpp)
+//     --linear     linear layers (linear.hpp)
 //
 // With none of these, all of it. Exit code 1 if anything differed.
 #include <CLI/CLI.hpp>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "dynamic.hpp"
+#include "linear.hpp"
 #include "ops/elementwise/testing_guard.hpp"
 #include "quotient.hpp"
 #include "sweep.hpp"
@@ -74,13 +76,15 @@ struct Options {
   bool quotient = false;
   bool guard = false;
   bool dynamic = false;
+  bool linear = false;
   int pairs = 16;
   int sample = 1;
   RunOptions run{static_cast<int>(std::thread::hardware_concurrency()), ""};
 };
 
 int run(const Options& options) {
-  const bool all = !options.floats && !options.quotient && !options.guard && !options.dynamic;
+  const bool all =
+      !options.floats && !options.quotient && !options.guard && !options.dynamic && !options.linear;
   std::string targets;
   for (const Target target : own_targets()) targets += " " + std::string(name(target));
   std::printf("targets:%s; %d pairs; %d threads\n", targets.c_str(), options.pairs,
@@ -93,6 +97,7 @@ int run(const Options& options) {
   if (all || options.quotient) append(quotient_units());
   if (all || options.guard) append(guard_units());
   if (all || options.dynamic) append(dynamic_units());
+  if (all || options.linear) append(linear_units());
   if (all || options.floats) append(sweep_units(options.pairs));
   const std::uint64_t mismatches = run_units(units, options.run);
   std::printf("%llu mismatches\n", static_cast<unsigned long long>(mismatches));
@@ -110,6 +115,7 @@ int main(int argc, char** argv) {
   app.add_flag("--guard", options.guard, "guard pages, lengths 0..1024, every alignment");
   app.add_flag("--dynamic", options.dynamic,
                "dynamic ranges: small shapes, rows to 1024, guard pages");
+  app.add_flag("--linear", options.linear, "linear layers: all sizes to 64, random ones to 512");
   app.add_option("--pairs", options.pairs, "(scale, zero point) pairs")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();

@@ -11,6 +11,7 @@
 
 #include "ops/elementwise/testing_checks.hpp"
 #include "ops/elementwise/testing_placed.hpp"
+#include "ops/linear/testing_guard.hpp"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define OCTAVO_COUNTS 0
@@ -180,6 +181,61 @@ TEST_F(Allocation, NoneInDynamicRangesAndObservers) {
   fine &= observer->run(stream, workspace, {.input = x, .state = &state}).has_value();
   EXPECT_EQ(allocations - before, 0);
   EXPECT_TRUE(fine);
+}
+
+template <class Plan>
+std::int64_t count_linear(const Stream& stream, const typename Plan::Descriptor& descriptor,
+                          const LinearData& d, int warm_up, int times) {
+  const auto plan = Plan::select(stream, descriptor);
+  EXPECT_TRUE(plan) << plan.error().message();
+  const PackedWeight packed = *octavo::pack(stream, d.weight.ref());
+  Matrix out = blank_output(d.c);
+  const auto args = linear_args<typename Plan::Args>(d, packed, out);
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  bool fine = true;
+  for (int i = 0; i < warm_up; ++i) fine &= plan->run(stream, workspace, args).has_value();
+  const std::int64_t before = allocations;
+  for (int i = 0; i < times; ++i) fine &= plan->run(stream, workspace, args).has_value();
+  const std::int64_t after = allocations;
+  EXPECT_TRUE(fine);
+  return after - before;
+}
+
+TEST_F(Allocation, NoneInLinearLayers) {
+  [[maybe_unused]] const ManyThreads many;
+  for (const int threads : {1, 2}) {
+#if defined(OCTAVO_STD_THREADS)
+    if (threads > 1) GTEST_SKIP() << "std::thread allocates";
+#endif
+    const int warm_up = threads == 1 ? 1 : 20;
+    for (const Target target : linear_targets()) {
+      const Stream stream = Stream::cpu({.threads = threads, .cap = target});
+      for (std::uint64_t turn = 0; turn < 28; turn += threads == 1 ? 1 : 4) {
+        const LinearCase c = linear_case_in_turn(turn, 33, 200, threads == 1 ? 75 : 330);
+        const LinearData d = make_linear(c);
+        const std::int64_t counted =
+            c.kind == LinearKind::matmul
+                ? count_linear<QuantizedMatmulPlan>(stream, matmul_descriptor(c), d, warm_up, 10)
+            : c.kind == LinearKind::dynamic
+                ? count_linear<QuantizedLinearPlan>(stream, dynamic_descriptor(c), d, warm_up, 10)
+                : count_linear<SmoothQuantLinearPlan>(stream, smoothquant_descriptor(d), d, warm_up,
+                                                      10);
+        EXPECT_EQ(counted, 0) << name(target) << ", " << threads << " threads: " << c.text();
+      }
+      // Packing anew into one that is there.
+      const LinearData d = make_linear(linear_case_in_turn(1, 1, 900, 900));
+      const auto plan = PackWeightPlan::select(stream, {.n = 900, .k = 900, .weight = d.c.weight});
+      ASSERT_TRUE(plan);
+      PackedWeight packed = plan->make_packed();
+      const PackWeightArgs args{.weight = d.weight.ref(), .packed = &packed};
+      bool fine = true;
+      for (int i = 0; i < warm_up; ++i) fine &= plan->run(stream, {}, args).has_value();
+      const std::int64_t before = allocations;
+      for (int i = 0; i < 5; ++i) fine &= plan->run(stream, {}, args).has_value();
+      EXPECT_EQ(allocations - before, 0);
+      EXPECT_TRUE(fine);
+    }
+  }
 }
 
 }  // namespace

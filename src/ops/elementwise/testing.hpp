@@ -58,11 +58,18 @@ inline constexpr bool sanitized = true;
 inline constexpr bool sanitized = false;
 #endif
 
-/// Whether the machine is many times slower than usual: an emulator, a sanitizer.
+#ifdef __OPTIMIZE__
+inline constexpr bool optimized = true;
+#else
+inline constexpr bool optimized = false;
+#endif
+
+/// Whether the tests run many times slower than usual: in an emulator, with a sanitizer, compiled
+/// without optimization.
 [[nodiscard]] inline bool slow_machine() {
   static const bool slow = [] {
     const char* emulated = std::getenv("OCTAVO_EMULATED");
-    return sanitized || (emulated != nullptr && std::string_view(emulated) == "1");
+    return sanitized || !optimized || (emulated != nullptr && std::string_view(emulated) == "1");
   }();
   return slow;
 }

@@ -64,15 +64,15 @@ struct Header {
   std::uint32_t dtype;
   std::int64_t n;
   std::int64_t k;
-  std::uint64_t checksum;  // of all behind the header
+  std::uint64_t checksum;  // of all else, this being 0
 };
 static_assert(sizeof(Header) == 40);
 constexpr char magic[8] = {'O', 'C', 'T', 'A', 'V', 'O', 'P', 'W'};
 constexpr std::uint32_t version = 1;
 
-std::uint64_t checksum(std::span<const std::byte> bytes) {
+std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t h) {
   constexpr std::uint64_t odd = 0x9E3779B97F4A7C15U;
-  std::uint64_t h = bytes.size() * odd;
+  h ^= bytes.size() * odd;
   for (std::size_t i = 0; i < bytes.size(); i += sizeof h) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes.data() + i, std::min(sizeof word, bytes.size() - i));
@@ -80,6 +80,10 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
     h ^= h >> 32U;
   }
   return h;
+}
+std::uint64_t checksum(Header header, std::span<const std::byte> rest) {
+  header.checksum = 0;
+  return checksum(rest, checksum(std::as_bytes(std::span(&header, 1)), 0));
 }
 
 }  // namespace
@@ -130,7 +134,7 @@ std::vector<std::byte> PackedWeight::serialize() const {
   header.dtype = static_cast<std::uint32_t>(impl_->dtype);
   header.n = impl_->n;
   header.k = impl_->k;
-  header.checksum = checksum(std::span(image).subspan(sizeof(Header)));
+  header.checksum = checksum(header, std::span(image).subspan(sizeof(Header)));
   std::memcpy(image.data(), &header, sizeof header);
   return image;
 }
@@ -155,14 +159,19 @@ Result<PackedWeight> PackedWeight::deserialize(std::span<const std::byte> image)
       static_cast<std::size_t>(detail::panels_of(h.n)) *
           (static_cast<std::size_t>(detail::panel_bytes_of(h.k)) + detail::panel_columns * 8) +
       sizeof h;
-  if (image.size() != expected)
+  if (image.size() < expected)
     return Error(ErrorCode::buffer_too_small, "image",
                  fmt::format("image: expected {} bytes for [{}, {}], got {}", expected, h.n, h.k,
                              image.size()),
                  static_cast<std::int64_t>(expected), static_cast<std::int64_t>(image.size()));
+  if (image.size() > expected)
+    return invalid("image", fmt::format("expected {} bytes for [{}, {}], got {}", expected, h.n,
+                                        h.k, image.size()));
   const auto rest = image.subspan(sizeof h);
-  if (checksum(rest) != h.checksum)
-    return invalid("image", "expected the checksum it was written with: it is damaged");
+  if (checksum(h, rest) != h.checksum)
+    return invalid("image", fmt::format("expected the checksum it was written with ({:016x}), got "
+                                        "{:016x}: it is damaged",
+                                        h.checksum, checksum(h, rest)));
   PackedWeight packed = PackedWeightAccess::make(h.n, h.k, dtype);
   Impl& impl = *packed.impl_;
   const std::size_t sum_bytes = impl.sums.size() * 8;
@@ -220,8 +229,9 @@ Status check_weight_sizes(std::int64_t n, std::int64_t k) {
   if (k < 0) return invalid("k", fmt::format("expected 0 or more, got {}", k));
   constexpr std::int64_t most = std::int64_t{1} << 58;
   std::int64_t bytes = 0;
+  // (With the sum of each column.)
   if (n > most || k > most ||
-      __builtin_mul_overflow(round_up(n, panel_columns), round_up(k, padded_k), &bytes) ||
+      __builtin_mul_overflow(round_up(n, panel_columns), round_up(k, padded_k) + 8, &bytes) ||
       bytes > most)
     return invalid(
         "n", fmt::format("expected sizes within the address space, got n = {}, k = {}", n, k));
@@ -250,6 +260,9 @@ Result<PackWeightPlan> PackWeightPlan::select(const Stream& stream, const Descri
     return detail::unsupported("weight",
                                fmt::format("expected s8 or u8, got {}", name(descriptor.weight)));
   if (Status s = detail::check_weight_sizes(descriptor.n, descriptor.k); !s) return s.error();
+  if (stream.options().threads < 0)
+    return detail::invalid(
+        "threads", fmt::format("expected 0 (all) or more, got {}", stream.options().threads));
   if (preference.backend && *preference.backend != stream.backend())
     return detail::unsupported(
         "backend", fmt::format("expected {}, the stream's, got {}", name(stream.backend()),
@@ -307,7 +320,14 @@ Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight) {
   const auto plan = PackWeightPlan::select(
       stream, {.n = weight.shape[0], .k = weight.shape[1], .weight = weight.dtype});
   if (!plan) return plan.error();
-  PackedWeight packed = plan->make_packed();
+  PackedWeight packed;
+  try {
+    packed = plan->make_packed();
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorCode::backend, "weight",
+                 fmt::format("weight: expected memory for packed weights of {}, got none",
+                             detail::to_string(weight.shape)));
+  }
   if (Status s = plan->run(stream, {}, {.weight = weight, .packed = &packed}); !s) return s.error();
   return packed;
 }

@@ -42,6 +42,9 @@ Status check_types(const LinearProblem& p) {
     return unsupported("activation", fmt::format("expected {}, got {}",
                                                  dynamic ? "f32, f64, f16 or bf16" : "s8 or u8",
                                                  name(p.activation)));
+  if (p.mode != static_cast<int>(RangeMode::symmetric) &&
+      p.mode != static_cast<int>(RangeMode::asymmetric))
+    return unsupported("mode", fmt::format("expected symmetric or asymmetric, got {}", p.mode));
   if (dynamic && (p.symmetric ? p.quantized != DType::s8 : !is_byte(p.quantized)))
     return unsupported("quantized", fmt::format("expected {}, got {}",
                                                 p.symmetric ? "s8 in mode symmetric" : "s8 or u8",
@@ -308,6 +311,8 @@ class Checker {
                      "expected none, as the plan was made for, got one; add "
                      "Epilogue::residual to the descriptor");
     }
+    if (!is_given(&r) && rows_ > 0 && p_.n > 0)
+      return invalid("residual", fmt::format("expected shape [{}, {}], got none", rows_, p_.n));
     const DType type = is_float(p_.output) ? p_.output : DType::f32;
     const Result<Checked> checked = check_input("residual", r, type);
     if (!checked) return checked.error();
@@ -357,6 +362,7 @@ LinearProblem linear_problem(const QuantizedLinearDescriptor& d) {
   LinearProblem p =
       common_problem(symmetric ? Op::quantized_linear : Op::quantized_linear_asymmetric, d);
   p.symmetric = symmetric;
+  p.mode = static_cast<int>(d.mode);
   p.activation_zero_points = !symmetric;
   p.quantized = d.quantized.value_or(symmetric ? DType::s8 : DType::u8);
   return p;
@@ -391,6 +397,12 @@ Result<LinearPlan> LinearPlan::select(const Stream& stream, const LinearProblem&
   if (stream.options().threads < 0)
     return invalid("threads",
                    fmt::format("expected 0 (all) or more, got {}", stream.options().threads));
+  // (Each thread packs a group of panels, with their sums, in the workspace.)
+  const Shape packs{stream.threads(), group_columns, problem.k + 2 * padded_k};
+  if (!problem.packed_weight && problem.m > 0 && problem.n > 0 && !count_elements("k", packs))
+    return invalid("k", fmt::format("expected a workspace within the address space, got k = {} and "
+                                    "{} threads that pack weights; pack them beforehand",
+                                    problem.k, stream.threads()));
   if (preference.backend && *preference.backend != stream.backend())
     return unsupported("backend", fmt::format("expected {}, the stream's, got {}",
                                               name(stream.backend()), name(*preference.backend)));

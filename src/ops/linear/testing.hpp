@@ -62,10 +62,6 @@ struct Matrix {
   [[nodiscard]] std::uint64_t get(std::int64_t r, std::int64_t c) const {
     return load_bits(bytes.data(), bits(type) / 8, r * stride + c);
   }
-  [[nodiscard]] std::int64_t integer(std::int64_t r, std::int64_t c) const {
-    const auto value = static_cast<std::uint8_t>(get(r, c));
-    return type == DType::u8 ? value : static_cast<std::int8_t>(value);
-  }
   void set(std::int64_t r, std::int64_t c, std::uint64_t value) {
     store_bits(bytes.data(), bits(type) / 8, r * stride + c, value);
   }
@@ -112,10 +108,12 @@ struct LinearData {
     const bool alternate = random.below(2) != 0;
     const std::uint64_t first = matrix.type == DType::s8 ? 0x80 : 0xFF;
     const std::uint64_t second = matrix.type == DType::s8 ? 0x7F : 0;
-    fill(matrix, [&](std::int64_t /*r*/, std::int64_t i) -> std::uint64_t {
-      if (!c.extreme) return random.below(256);
-      return alternate && i % 2 != 0 ? second : first;
-    });
+    for (std::int64_t r = 0; r < matrix.rows; ++r)
+      for (std::int64_t i = 0; i < matrix.columns; ++i)
+        matrix.bytes[static_cast<std::size_t>(r * matrix.stride + i)] =
+            static_cast<std::byte>(!c.extreme                ? random.below(256)
+                                   : alternate && i % 2 != 0 ? second
+                                                             : first);
   };
   d.input = Matrix(c.activation, c.m, c.k, c.padding);
   if (is_float(c.activation)) {
@@ -237,13 +235,22 @@ struct LinearOracle {
     if (!c.weight_zero_points) return 0;
     return d.weight_zero_points[static_cast<std::size_t>(c.one_weight_scale ? 0 : n)];
   }
-  [[nodiscard]] std::int64_t sum(std::int64_t m, std::int64_t n) const {
+  template <class A, class W>
+  [[nodiscard]] std::int64_t sum_as(std::int64_t m, std::int64_t n) const {
     std::int64_t total = 0;
-    const std::int64_t za = activation_zero[static_cast<std::size_t>(m)];
-    const std::int64_t zw = weight_zero(n);
-    for (std::int64_t k = 0; k < c.k; ++k)
-      total += (quantized.integer(m, k) - za) * (d.weight.integer(n, k) - zw);
+    const auto za = static_cast<std::int32_t>(activation_zero[static_cast<std::size_t>(m)]);
+    const auto zw = static_cast<std::int32_t>(weight_zero(n));
+    const auto* a = reinterpret_cast<const A*>(quantized.bytes.data()) + m * quantized.stride;
+    const auto* w = reinterpret_cast<const W*>(d.weight.bytes.data()) + n * d.weight.stride;
+    for (std::int64_t k = 0; k < c.k; ++k) total += (a[k] - za) * (w[k] - zw);
     return total;
+  }
+  [[nodiscard]] std::int64_t sum(std::int64_t m, std::int64_t n) const {
+    if (quantized.type == DType::u8)
+      return c.weight == DType::u8 ? sum_as<std::uint8_t, std::uint8_t>(m, n)
+                                   : sum_as<std::uint8_t, std::int8_t>(m, n);
+    return c.weight == DType::u8 ? sum_as<std::int8_t, std::uint8_t>(m, n)
+                                 : sum_as<std::int8_t, std::int8_t>(m, n);
   }
   [[nodiscard]] std::uint64_t result(std::int64_t m, std::int64_t n) const {
     const std::int64_t acc = sum(m, n);

@@ -1,0 +1,46 @@
+// No linear plan reads or writes a byte outside of its buffers, and a workspace of workspace_size()
+// bytes is enough. octavo_exhaustive --linear goes over more sizes.
+#include <gtest/gtest.h>
+
+#include "ops/elementwise/testing_checks.hpp"
+#include "ops/linear/testing_guard.hpp"
+
+namespace octavo::testing {
+namespace {
+
+class LinearGuard : public ::testing::TestWithParam<Target> {
+ protected:
+  void SetUp() override {
+    if (!is_available(GetParam())) GTEST_SKIP() << "this CPU lacks " << name(GetParam());
+    if (octavo::detail::dot_kernel_of(GetParam()) == nullptr)
+      GTEST_SKIP() << name(GetParam()) << " has no dot product of its own";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, LinearGuard, ::testing::ValuesIn(machine_targets),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+TEST_P(LinearGuard, NothingOutsideIsTouched) {
+  const std::vector<std::int64_t> all{1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13,
+                                      14, 15, 16, 17, 31, 33, 47, 49, 63, 64, 65, 97};
+  const std::vector<std::int64_t> some{1, 2, 3, 5, 8, 15, 17, 49, 65};
+  EXPECT_EQ(check_linear_guards(GetParam(), slow_machine() ? some : all, 0), "");
+}
+
+TEST_P(LinearGuard, NorByManyThreads) {
+  [[maybe_unused]] const ManyThreads many;
+  const FaultNote note;
+  const Stream stream = Stream::cpu({.threads = 5, .cap = GetParam()});
+  GuardedLinear call(std::size_t{8} * 700 * 200);
+  std::uint64_t turn = 0;
+  for (const auto& [m, n, k] :
+       {std::array<std::int64_t, 3>{65, 700, 131}, {1, 700, 131}, {700, 37, 129}})
+    for (int again = 0; again < (slow_machine() ? 3 : 14); ++again) {
+      const LinearData d = make_linear(linear_case_in_turn(++turn, m, n, k));
+      const Matrix want = expected(d);
+      for (const bool at_back : {false, true})
+        ASSERT_EQ(call.run(stream, d, want, at_back), "") << d.c.text();
+    }
+}
+
+}  // namespace
+}  // namespace octavo::testing

@@ -1,0 +1,352 @@
+// Packed weights: made, made again, stored, loaded, and refused when they are not what they were.
+#include <gtest/gtest.h>
+
+#include "ops/elementwise/testing_checks.hpp"
+#include "ops/linear/testing_refusals.hpp"
+
+namespace octavo::testing {
+namespace {
+
+using Image = std::vector<std::byte>;
+
+Stream one_thread() { return Stream::cpu({.threads = 1}); }
+
+Matrix random_weight(DType type, std::int64_t n, std::int64_t k, std::uint64_t seed,
+                     std::int64_t padding = 0) {
+  Matrix m(type, n, k, padding);
+  Random random(seed);
+  for (std::byte& byte : m.bytes) byte = static_cast<std::byte>(random.next());
+  return m;
+}
+PackedWeight packed_of(const Matrix& m) {
+  auto packed = octavo::pack(one_thread(), m.ref());
+  EXPECT_TRUE(packed) << packed.error().message();
+  return packed ? *packed : PackedWeight();
+}
+
+/// The raw sums of [3, k] activations, a few of them at the ends of their range.
+std::vector<std::int32_t> sums(const PackedWeight& w) {
+  const auto plan = QuantizedMatmulPlan::select(one_thread(), {.m = 3,
+                                                               .n = w.n(),
+                                                               .k = w.k(),
+                                                               .activation = DType::u8,
+                                                               .weight = w.dtype(),
+                                                               .output = DType::s32,
+                                                               .packed_weight = true});
+  EXPECT_TRUE(plan) << plan.error().message();
+  const Matrix x = random_weight(DType::u8, 3, w.k(), 99);
+  std::vector<std::int32_t> y(static_cast<std::size_t>(3 * w.n()));
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  const Status ran = plan->run(one_thread(), workspace,
+                               {.input = x.ref(), .weight = w, .output = TensorMut(y, {3, w.n()})});
+  EXPECT_TRUE(ran) << ran.error().message();
+  return y;
+}
+std::vector<std::int32_t> sums(const Matrix& w) {
+  const Matrix x = random_weight(DType::u8, 3, w.columns, 99);
+  std::vector<std::int32_t> y;
+  for (std::int64_t m = 0; m < 3; ++m)
+    for (std::int64_t n = 0; n < w.rows; ++n) {
+      std::int32_t sum = 0;
+      for (std::int64_t k = 0; k < w.columns; ++k) {
+        const auto value = static_cast<std::int32_t>(w.get(n, k));
+        const std::int32_t weight = w.type == DType::s8 && value > 127 ? value - 256 : value;
+        sum += static_cast<std::int32_t>(x.get(m, k)) * weight;
+      }
+      y.push_back(sum);
+    }
+  return y;
+}
+
+constexpr std::array<std::array<std::int64_t, 2>, 16> shapes{{{1, 1},
+                                                              {1, 64},
+                                                              {16, 64},
+                                                              {17, 65},
+                                                              {5, 3},
+                                                              {15, 63},
+                                                              {16, 1},
+                                                              {1, 65},
+                                                              {33, 31},
+                                                              {64, 64},
+                                                              {65, 129},
+                                                              {7, 200},
+                                                              {100, 100},
+                                                              {129, 17},
+                                                              {31, 333},
+                                                              {48, 4}}};
+
+// ---- the image ---------------------------------------------------------------------------------
+
+TEST(PackedWeights, AreStoredAndLoaded) {
+  for (const DType type : {DType::s8, DType::u8})
+    for (const auto& [n, k] : shapes) {
+      const Matrix w = random_weight(type, n, k, static_cast<std::uint64_t>(n * 1000 + k));
+      const PackedWeight packed = packed_of(w);
+      const Image image = packed.serialize();
+      const auto loaded = PackedWeight::deserialize(image);
+      ASSERT_TRUE(loaded) << loaded.error().message();
+      EXPECT_EQ(loaded->n(), n);
+      EXPECT_EQ(loaded->k(), k);
+      EXPECT_EQ(loaded->dtype(), type);
+      EXPECT_EQ(loaded->bytes(), packed.bytes());
+      EXPECT_FALSE(loaded->empty());
+      EXPECT_TRUE(loaded->serialize() == image);
+      EXPECT_NE(loaded->impl(), packed.impl());
+      EXPECT_EQ(sums(packed), sums(w));
+      EXPECT_EQ(sums(*loaded), sums(w));
+      // From any address.
+      Image moved(1);
+      moved.insert(moved.end(), image.begin(), image.end());
+      const auto again = PackedWeight::deserialize(std::span(moved).subspan(1));
+      ASSERT_TRUE(again);
+      EXPECT_EQ(sums(*again), sums(w));
+    }
+}
+
+TEST(PackedWeights, OfNothing) {
+  for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{0, 0},
+                             {0, 7},
+                             {7, 0},
+                             {0, std::int64_t{1} << 40},
+                             {33, 0}}) {
+    const auto packed = octavo::pack(one_thread(), TensorRef(nullptr, DType::u8, {n, k}));
+    ASSERT_TRUE(packed) << packed.error().message();
+    const auto loaded = PackedWeight::deserialize(packed->serialize());
+    ASSERT_TRUE(loaded) << loaded.error().message();
+    EXPECT_EQ(loaded->n(), n);
+    EXPECT_EQ(loaded->k(), k);
+    EXPECT_FALSE(loaded->empty());
+  }
+  const PackedWeight empty;
+  EXPECT_TRUE(empty.empty());
+  EXPECT_EQ(empty.n(), 0);
+  EXPECT_EQ(empty.k(), 0);
+  EXPECT_EQ(empty.bytes(), 0U);
+  EXPECT_TRUE(empty.serialize().empty());
+}
+
+// Images lie on disks: what version 1 is may not change.
+TEST(PackedWeights, VersionOneIsPinned) {
+  Digest digest;
+  for (const DType type : {DType::s8, DType::u8})
+    for (const auto& [n, k] : shapes)
+      digest.add(
+          packed_of(random_weight(type, n, k, static_cast<std::uint64_t>(n + k))).serialize());
+  EXPECT_EQ(digest.value(), 0x8FD8A2CF406528C3ULL);
+}
+
+void expect_refused(const Image& image, const Refusal& expected) {
+  const auto loaded = PackedWeight::deserialize(image);
+  ASSERT_FALSE(loaded);
+  expect_error(loaded.error(), expected);
+}
+
+// The fields of the header, by their place.
+constexpr std::size_t version_at = 8, dtype_at = 12, n_at = 16, k_at = 24, header_bytes = 40;
+template <class T>
+Image with(Image image, std::size_t at, T value) {
+  std::memcpy(image.data() + at, &value, sizeof value);
+  return image;
+}
+
+TEST(PackedWeights, RefuseAnotherHeader) {
+  const Image image = packed_of(random_weight(DType::s8, 5, 3, 1)).serialize();
+  expect_refused(with(image, 0, 'X'), invalid("image", {"OCTAVOPW"}));
+  expect_refused(Image(image.size()), invalid("image", {"OCTAVOPW"}));
+  for (const std::uint32_t version : {0U, 2U, 0x01000000U, UINT32_MAX})
+    expect_refused(with(image, version_at, version),
+                   unsupported("image", {"version 1", std::to_string(version)}));
+  for (const std::uint32_t dtype : {0U, 3U, 6U, 8U, 9U, 0x104U, UINT32_MAX})
+    expect_refused(with(image, dtype_at, dtype),
+                   unsupported("image", {"s8 or u8", std::to_string(dtype)}));
+  // One that is allowed, but not that of this image.
+  expect_refused(with(image, dtype_at, static_cast<std::uint32_t>(DType::u8)),
+                 invalid("image", {"checksum"}));
+  expect_refused(with(image, n_at, std::int64_t{7}), invalid("image", {"checksum"}));
+  expect_refused(with(image, k_at, std::int64_t{64}), invalid("image", {"checksum"}));
+}
+
+TEST(PackedWeights, RefuseAbsurdSizes) {
+  const Image image = packed_of(random_weight(DType::s8, 5, 3, 1)).serialize();
+  const auto sized = [&](std::int64_t n, std::int64_t k) {
+    return with(with(image, n_at, n), k_at, k);
+  };
+  for (const std::int64_t wrong : {std::int64_t{-1}, INT64_MIN}) {
+    expect_refused(sized(wrong, 3), invalid("n", {std::to_string(wrong)}));
+    expect_refused(sized(5, wrong), invalid("k", {std::to_string(wrong)}));
+  }
+  const std::vector<std::int64_t> large{INT64_MAX,
+                                        INT64_MAX - 15,
+                                        std::int64_t{1} << 62,
+                                        std::int64_t{1} << 60,
+                                        std::int64_t{1} << 58,
+                                        std::int64_t{1} << 32,
+                                        std::int64_t{1} << 31};
+  for (const std::int64_t n : large)
+    for (const std::int64_t k : large) EXPECT_FALSE(PackedWeight::deserialize(sized(n, k)));
+  // Sizes that could be, were there so many bytes.
+  for (const std::int64_t size : large) {
+    EXPECT_FALSE(PackedWeight::deserialize(sized(size, 0)));
+    EXPECT_FALSE(PackedWeight::deserialize(sized(size, 3)));
+    EXPECT_FALSE(PackedWeight::deserialize(sized(0, size)));
+    EXPECT_FALSE(PackedWeight::deserialize(sized(5, size)));
+  }
+  const std::int64_t needed = 2 * (64 * 16 + 16 * 8) + 40;
+  expect_refused(sized(17, 3), too_small("image", needed, std::ssize(image)));
+}
+
+TEST(PackedWeights, RefuseTruncatedImages) {
+  const Image image = packed_of(random_weight(DType::u8, 5, 3, 1)).serialize();
+  const std::int64_t size = std::ssize(image);
+  for (std::int64_t bytes = 0; bytes < size; ++bytes) {
+    // In memory of that size, so that a sanitizer sees what is read behind it.
+    const Image cut(image.begin(), image.begin() + bytes);
+    if (bytes < static_cast<std::int64_t>(header_bytes)) {
+      expect_refused(cut, invalid("image", {"40", std::to_string(bytes)}));
+    } else {
+      expect_refused(cut, too_small("image", size, bytes));
+    }
+  }
+  for (const std::size_t more : {1, 8, 1024}) {
+    Image longer = image;
+    longer.resize(longer.size() + more);
+    expect_refused(longer, invalid("image", {std::to_string(size), std::to_string(longer.size())}));
+  }
+}
+
+TEST(PackedWeights, RefuseEveryFlippedBit) {
+  for (const DType type : {DType::s8, DType::u8}) {
+    const Image image = packed_of(random_weight(type, 5, 3, 1)).serialize();
+    for (std::size_t i = 0; i < 8 * image.size(); ++i) {
+      Image flipped = image;
+      flipped[i / 8] ^= static_cast<std::byte>(1U << i % 8);
+      ASSERT_FALSE(PackedWeight::deserialize(flipped)) << "bit " << i;
+    }
+  }
+}
+
+TEST(PackedWeights, RefuseGarbage) {
+  const Image image = packed_of(random_weight(DType::s8, 20, 70, 1)).serialize();
+  Random random(7);
+  for (int i = 0; i < (slow_machine() ? 2000 : 20000); ++i) {
+    Image wrong = image;
+    for (std::uint64_t change = random.below(5) + 1; change > 0; --change)
+      wrong[random.below(i % 2 == 0 ? header_bytes : wrong.size())] =
+          static_cast<std::byte>(random.next());
+    if (random.below(4) == 0) wrong.resize(random.below(wrong.size()));
+    ASSERT_EQ(PackedWeight::deserialize(wrong).has_value(), wrong == image);
+  }
+}
+
+// ---- the plan ----------------------------------------------------------------------------------
+
+TEST(PackedWeights, CopiesShareTheirMemory) {
+  const Matrix first = random_weight(DType::s8, 33, 70, 1);
+  const Matrix second = random_weight(DType::s8, 33, 70, 2);
+  const auto plan = PackWeightPlan::select(one_thread(), {.n = 33, .k = 70});
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->workspace_size(), 0U);
+  PackedWeight packed = plan->make_packed();
+  const PackedWeight copy = packed;
+  EXPECT_EQ(copy.impl(), packed.impl());
+  EXPECT_EQ(sums(copy), std::vector<std::int32_t>(3 * 33));  // all zero
+  for (const Matrix* w : {&first, &second}) {
+    ASSERT_TRUE(plan->run(one_thread(), {}, {.weight = w->ref(), .packed = &packed}));
+    EXPECT_EQ(sums(copy), sums(*w));
+    // Nothing is left of what was there before.
+    EXPECT_TRUE(copy.serialize() == packed_of(*w).serialize());
+  }
+}
+
+TEST(PackedWeights, AnyNumberOfThreads) {
+  [[maybe_unused]] const ManyThreads many;
+  for (const DType type : {DType::s8, DType::u8}) {
+    const Matrix w = random_weight(type, 1001, 2100, 3, 5);  // rows that lie apart
+    Matrix dense(type, w.rows, w.columns, 0);
+    for (std::int64_t r = 0; r < w.rows; ++r)
+      std::memcpy(dense.bytes.data() + r * dense.stride, w.bytes.data() + r * w.stride,
+                  static_cast<std::size_t>(w.columns));
+    const Image image = packed_of(dense).serialize();
+    for (const int threads : all_thread_counts) {
+      const auto packed = octavo::pack(Stream::cpu({.threads = threads}), w.ref());
+      ASSERT_TRUE(packed);
+      EXPECT_TRUE(packed->serialize() == image) << threads;
+    }
+  }
+}
+
+TEST(PackedWeights, SelectRefuses) {
+  const auto refused = [](const PackWeightDescriptor& d, const Refusal& expected,
+                          const CpuOptions& options = {}, const PlanPreference& preference = {}) {
+    const auto plan = PackWeightPlan::select(Stream::cpu(options), d, preference);
+    ASSERT_FALSE(plan);
+    expect_error(plan.error(), expected);
+  };
+  for (const DType wrong : {DType::f32, DType::s4, DType::s32, static_cast<DType>(99)})
+    refused({4, 4, wrong}, unsupported("weight", {"s8", "u8", std::string(name(wrong))}));
+  refused({-1, 4}, invalid("n", {"-1"}));
+  refused({4, -1}, invalid("k", {"-1"}));
+  refused({INT64_MAX, 1}, invalid("n", {std::to_string(INT64_MAX)}));
+  refused({1, INT64_MAX}, invalid("n", {std::to_string(INT64_MAX)}));
+  refused({std::int64_t{1} << 32, std::int64_t{1} << 32}, invalid("n", {"address space"}));
+  refused({std::int64_t{1} << 58, 0}, invalid("n", {"address space"}));  // each has a sum
+  refused({4, 4}, invalid("threads", {"-3"}), {.threads = -3});
+  refused({4, 4}, unsupported("cap"), {.cap = static_cast<Target>(77)});
+  refused({4, 4}, unsupported("backend", {"cpu", "cuda"}), {}, {.backend = Backend::cuda});
+  refused({4, 4}, unsupported("target"), {}, {.target = static_cast<Target>(77)});
+  EXPECT_TRUE(PackWeightPlan::select(one_thread(), {4, 4}, {.max_workspace_bytes = 0}));
+}
+
+TEST(PackedWeights, RunRefuses) {
+  const auto plan = PackWeightPlan::select(one_thread(), {.n = 6, .k = 8});
+  ASSERT_TRUE(plan);
+  const Matrix w = random_weight(DType::s8, 8, 8, 1);
+  const auto* rows = w.bytes.data();
+  PackedWeight packed = packed_of(random_weight(DType::s8, 6, 8, 5));
+  const Image before = packed.serialize();
+  const auto refused = [&](const TensorRef& weight, PackedWeight* to, const Refusal& expected) {
+    for (const Status& status : {plan->can_implement({.weight = weight, .packed = to}),
+                                 plan->run(one_thread(), {}, {.weight = weight, .packed = to})}) {
+      ASSERT_FALSE(status);
+      expect_error(status.error(), expected);
+    }
+    EXPECT_TRUE(packed.serialize() == before);
+  };
+  const TensorRef good(rows, DType::s8, {6, 8});
+  refused({rows, DType::u8, {6, 8}}, &packed, unsupported("weight", {"s8", "u8"}));
+  refused({rows, DType::f32, {6, 8}}, &packed, unsupported("weight", {"s8", "f32"}));
+  refused({nullptr, DType::s8, {6, 8}}, &packed, invalid("weight", {"null"}));
+  for (const Shape& shape : {Shape{8, 6}, Shape{6, 7}, Shape{5, 8}, Shape{48}, Shape{6, 8, 1}})
+    refused({rows, DType::s8, shape}, &packed, invalid("weight", {"[6, 8]"}));
+  refused({rows, DType::s8, {6, 8}, {1, 6}}, &packed, invalid("weight", {"stride 1", "[1, 6]"}));
+  refused({rows, DType::s8, {6, 8}, {8, 1}, 47}, &packed, too_small("weight", 48, 47));
+  refused(good, nullptr, invalid("packed", {"make_packed", "none"}));
+  PackedWeight empty;
+  refused(good, &empty, invalid("packed", {"make_packed", "none"}));
+  for (const auto& [type, n, k] :
+       {std::tuple{DType::s8, 7, 8}, {DType::s8, 6, 9}, {DType::u8, 6, 8}}) {
+    PackedWeight wrong = packed_of(random_weight(type, n, k, 1));
+    refused(good, &wrong, invalid("packed", {"[6, 8] of s8", std::string(name(type))}));
+  }
+}
+
+TEST(PackedWeights, PackRefuses) {
+  const std::vector<std::int8_t> rows(48);
+  for (const Shape& shape : {Shape{48}, Shape{1, 6, 8}, Shape()}) {
+    const auto packed = octavo::pack(one_thread(), TensorRef(rows.data(), shape));
+    ASSERT_FALSE(packed);
+    expect_error(packed.error(), invalid("weight", {"[n, k]"}));
+  }
+  const std::vector<float> floats(48);
+  EXPECT_FALSE(octavo::pack(one_thread(), TensorRef(floats, {6, 8})));
+  EXPECT_FALSE(octavo::pack(one_thread(), TensorRef(rows, {6, 9})));
+  // More than there is memory for, though one row of it serves as all.
+  if (sanitized) GTEST_SKIP() << "a sanitizer ends the process where an allocation fails";
+  const TensorRef vast(rows.data(), DType::s8, {std::int64_t{1} << 50, 48}, {0, 1});
+  const auto packed = octavo::pack(one_thread(), vast);
+  ASSERT_FALSE(packed);
+  expect_error(packed.error(), {ErrorCode::backend, {"weight"}, {"memory", "1125899906842624"}});
+}
+
+}  // namespace
+}  // namespace octavo::testing
