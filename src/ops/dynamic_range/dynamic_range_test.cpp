@@ -325,15 +325,15 @@ TEST(DynamicRangeValues, Workspace) {
     return DynamicRangeQuantizePlan::select(Stream::cpu({.threads = threads}), d)->workspace_size();
   };
   constexpr std::int64_t length = (1 << 18) + 1;
-  EXPECT_EQ(needed(4, {.shape = {2, length}}), std::size_t{4 * 2 * sizeof(float)});
+  EXPECT_EQ(needed(4, {.shape = {2, length}}), 8 * sizeof(float));
   EXPECT_EQ(needed(1, {.shape = {2, length}}), 0U);
   EXPECT_EQ(needed(4, {.shape = {32, length}}), 0U);
   EXPECT_EQ(needed(4, {.shape = {2, length - 1}}), 0U);
   EXPECT_EQ(needed(4, {.shape = {0, length}}), 0U);
   EXPECT_EQ(needed(4, {.shape = {2, 2 * length}, .scope = Layout::per_group, .group_size = length}),
-            std::size_t{4 * 4 * sizeof(float)});
+            16 * sizeof(float));
   EXPECT_EQ(needed(4, {.shape = {9}, .mode = RangeMode::asymmetric, .scope = Layout::per_tensor}),
-            std::size_t{4 * 2 * sizeof(float)});
+            8 * sizeof(float));
 }
 
 TEST(DynamicRangeValues, AsymmetricIsOnnxDynamicQuantizeLinear) {
