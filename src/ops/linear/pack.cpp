@@ -180,6 +180,7 @@ void pack_panels(const WeightRows& rows, std::int64_t first, std::int64_t last, 
           std::memset(at + i * panel_columns, 0, step_k);
         continue;
       }
+      if (rows.k == 0) continue;  // (Of no bytes, the pointer may be null.)
       const auto* row = static_cast<const unsigned char*>(rows.data) + n * rows.stride;
       for (std::int64_t i = 0; i < padded; i += step_k) {
         const std::uint32_t four =
