@@ -187,7 +187,7 @@ std::vector<Unit> linear_units() {
   for (const Target target : testing::linear_targets()) {
     const std::string on = "linear/" + std::string(name(target));
     for (std::int64_t k = 1; k <= most; ++k)
-      units.push_back({on + "/k" + std::to_string(k), 0.4, [=] {
+      units.push_back({on + "/k" + std::to_string(k), 0.2, [=] {
                          Outcome all;
                          for (const auto& p : *prefixes) {
                            Outcome one = all_shapes(target, *p, k);
@@ -197,12 +197,12 @@ std::vector<Unit> linear_units() {
                          return all;
                        }});
     for (std::uint64_t i = 0; i < 2; ++i)
-      units.push_back({on + "/guard" + std::to_string(i), 6.0,
+      units.push_back({on + "/guard" + std::to_string(i), 5.0,
                        [=] { return guards(target, 1'000'000 * (i + 1)); }});
   }
   constexpr std::uint64_t step = 25;
-  for (std::uint64_t i = 0; i < 40; ++i)
-    units.push_back({"linear/random" + std::to_string(i), 2.0,
+  for (std::uint64_t i = 0; i < 120; ++i)
+    units.push_back({"linear/random" + std::to_string(i), 1.5,
                      [=] { return random_shapes(i * step, (i + 1) * step); }});
   return units;
 }

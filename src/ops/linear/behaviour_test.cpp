@@ -179,6 +179,56 @@ TEST(LinearEnvironment, NeitherMattersNorChanges) {
   }
 }
 
+// With k = 0 nothing is read of the input and the weights: their pointers may be null, whatever the
+// strides are, and the output is what the epilogue makes of sums of 0.
+TEST(LinearRows, NullPointersToNothing) {
+  const std::vector<float> scales{1};
+  const std::vector<float> bias{1.5F, -2};
+  for (const Target target : linear_targets())
+    for (const DType activation : {DType::s8, DType::u8})
+      for (const DType weight : {DType::s8, DType::u8})
+        for (const bool packed : {false, true}) {
+          const Stream stream = Stream::cpu({.threads = 1, .cap = target});
+          const TensorRef rows(nullptr, weight, {2, 0}, {3, 1});
+          const auto held = octavo::pack(stream, rows);
+          ASSERT_TRUE(held);
+          const WeightRef weights = packed ? WeightRef(*held) : WeightRef(rows);
+          const std::vector<float> want{1.5F, -2, 1.5F, -2, 1.5F, -2};
+          std::vector<float> y(6);
+          const auto matmul = QuantizedMatmulPlan::select(stream, {.m = 3,
+                                                                   .n = 2,
+                                                                   .activation = activation,
+                                                                   .weight = weight,
+                                                                   .packed_weight = packed,
+                                                                   .epilogue = Epilogue::bias});
+          ASSERT_TRUE(matmul);
+          const WorkspaceBuffer workspace(matmul->workspace_size());
+          ASSERT_TRUE(matmul->run(stream, workspace,
+                                  {.input = TensorRef(nullptr, activation, {3, 0}, {7, 1}),
+                                   .activation_scales = scales,
+                                   .weight = weights,
+                                   .weight_scales = scales,
+                                   .bias = bias,
+                                   .output = TensorMut(y, {3, 2})}));
+          EXPECT_EQ(y, want) << name(target);
+          const auto linear = QuantizedLinearPlan::select(stream, {.m = 3,
+                                                                   .n = 2,
+                                                                   .weight = weight,
+                                                                   .mode = RangeMode::asymmetric,
+                                                                   .packed_weight = packed,
+                                                                   .epilogue = Epilogue::bias});
+          ASSERT_TRUE(linear);
+          const WorkspaceBuffer more(linear->workspace_size());
+          ASSERT_TRUE(linear->run(stream, more,
+                                  {.input = TensorRef(nullptr, DType::f32, {3, 0}, {7, 1}),
+                                   .weight = weights,
+                                   .weight_scales = scales,
+                                   .bias = bias,
+                                   .output = TensorMut(y, {3, 2})}));
+          EXPECT_EQ(y, want) << name(target);
+        }
+}
+
 // ---- what users of the peers complained about --------------------------------------------------
 
 /// acc of [1, k] by [1, k], all values the same, on every target.

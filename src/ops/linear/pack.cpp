@@ -215,6 +215,7 @@ void pack_panels(const WeightRows& rows, std::int64_t first, std::int64_t last, 
 
 void add_columns(const WeightRows& rows, std::int64_t first, std::int64_t last,
                  std::int64_t* sums) {
+  if (rows.k == 0) return;  // (Of no bytes, the pointer may be null; sums start at 0.)
   for (std::int64_t n = first; n < last; ++n) {
     const auto* row = static_cast<const unsigned char*>(rows.data) + n * rows.stride;
     std::int64_t sum = 0;

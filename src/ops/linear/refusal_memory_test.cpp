@@ -33,7 +33,9 @@ std::vector<Named> reads(const LinearCase& c) {
 
 TEST(LinearOverlaps, OfTheOutputWithAnythingThatIsRead) {
   for (const LinearKind kind : linear_kinds)
-    for (const auto& [part, argument] : reads(full_case(kind))) {
+    for (const Named& read_part : reads(full_case(kind))) {
+      const Part part = read_part.part;
+      const char* argument = read_part.name;
       Attempt attempt(kind);
       const TensorRef& read = attempt.ref(part);
       const std::int64_t size = bytes_for(read.dtype, numel(read.shape));

@@ -142,7 +142,8 @@ class Run {
         wide_(is_wide(p)) {
     activations_ =
         layout_.copies_rows ? workspace_ : static_cast<const unsigned char*>(o_.input->data);
-    stride_ = layout_.copies_rows ? layout_.row_stride : o_.input->strides[0];
+    input_stride_ = p.k == 0 ? 0 : o_.input->strides[0];  // (of no bytes, it may lie at null)
+    stride_ = layout_.copies_rows ? layout_.row_stride : input_stride_;
     if (is_float(p.activation))
       fused_ = dynamic_range_kernels_of(vector_target)
                    .find_fused({Op::quantize, p.activation, p.quantized, false});
@@ -206,7 +207,7 @@ class Run {
 
   [[nodiscard]] const unsigned char* source_row(std::int64_t row) const {
     const std::int64_t bytes = bits(p_.activation) / 8;
-    return static_cast<const unsigned char*>(o_.input->data) + row * o_.input->strides[0] * bytes;
+    return static_cast<const unsigned char*>(o_.input->data) + row * input_stride_ * bytes;
   }
 
   // A row in the kernel's form, padded with values that meet weights of 0.
@@ -589,6 +590,7 @@ class Run {
   bool wide_;
   const unsigned char* activations_ = nullptr;
   std::int64_t stride_ = 0;
+  std::int64_t input_stride_ = 0;  // in elements
   KernelFunction fused_ = nullptr;
 };
 
