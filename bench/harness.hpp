@@ -78,5 +78,6 @@ void add_case(const Options& options, const std::string& name,
 // What each file of benchmarks offers; main calls them.
 void add_elementwise(const Options& options);
 void add_dynamic_range(const Options& options);
+void add_linear(const Options& options);
 
 }  // namespace octavo::bench

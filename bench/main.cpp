@@ -22,6 +22,7 @@ constexpr const char* usage = R"(usage: octavo_bench [word...] [--quick] [--json
 
 Runs the cases whose names contain all of the words as parts, as in
     octavo_bench quantize f32 s8 per_tensor 64M 1t
+    octavo_bench linear 1t
   --quick       an eighth of the time for each case, and only f32 with s8
   --json FILE   write the results, for bench/report.py and bench/plot.py
   --list        name the cases instead
@@ -32,6 +33,9 @@ stores without arithmetic over ours (1: as fast as can be), "limit by" which sto
 that. A peer's column is its time over ours (2x: ours is twice as fast). "onnx" is the time over that
 of profile torch. "run" is what a call costs beside its elements: the time for n elements and for n/2,
 extrapolated to none.
+Of linear layers, "peak" is the time of as many multiplications and additions in registers over ours,
+"stream" that of reading the weights; "f32", "packed" and "one thread" are the times of ours in
+that way over this one. Weights are warm (the same in every call) or cold (not in any cache).
 )";
 
 std::string cpu_name() {
@@ -105,6 +109,7 @@ int run(int argc, char** argv) {
   if (!options.list) state_facts();
   add_elementwise(options);
   add_dynamic_range(options);
+  add_linear(options);
   if (options.list) return 0;
   Reporter reporter;
   if (benchmark::RunSpecifiedBenchmarks(&reporter)) return 0;

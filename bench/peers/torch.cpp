@@ -165,6 +165,7 @@ OCTAVO_PEER_EXPORT const octavo_peer* octavo_peer_entry() {
   c10::WarningUtils::set_warning_handler(&no_warnings);
   static const std::string version = "PyTorch " TORCH_VERSION ", " + at::get_cpu_capability();
   static const octavo_peer peer =
-      octavo::bench::make_peer<octavo::bench::make>("torch", version.c_str());
+      octavo::bench::make_peer<octavo::bench::make, octavo::bench::no_task>("torch",
+                                                                            version.c_str());
   return &peer;
 }
