@@ -47,7 +47,7 @@ std::string cpu_name() {
 
 // Says it on the screen and in the JSON file.
 void state_fact(const std::string& key, const std::string& value) {
-  std::printf("%-10s %s\n", (key + ':').c_str(), value.c_str());
+  std::printf("%-12s %s\n", (key + ':').c_str(), value.c_str());
   benchmark::AddCustomContext(key, value);
 }
 

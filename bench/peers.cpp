@@ -8,7 +8,7 @@ namespace octavo::bench {
 namespace {
 
 // PyTorch first: what it brings along is newer than what the system has.
-constexpr const char* plugin_names[] = {"torch", "dnnl", "xnnpack"};
+constexpr const char* plugin_names[] = {"torch", "dnnl", "xnnpack", "onnxruntime"};
 
 Peer load(const std::string& name) {
   const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();

@@ -19,15 +19,11 @@ constexpr Column elementwise[] = {
     {"onnx_cost", "onnx", "%.2fx"}, {"run_ns", "run", "%.0f ns"},
 };
 constexpr Column linear[] = {
-    {"GB/s", "GB/s", "%.1f"},
-    {"TOPS", "TOPS", "%.3f"},
-    {"peak", "peak", "%.2f"},
-    {"stream", "stream", "%.2f"},
-    {"torch", "torch", "%.2fx"},
-    {"dnnl", "dnnl", "%.2fx"},
-    {"f32", "f32", "%.2fx"},
-    {"packed", "packed", "%.2fx"},
-    {"one_thread", "one thread", "%.2fx"},
+    {"GB/s", "GB/s", "%.1f"},           {"TOPS", "TOPS", "%.3f"},
+    {"peak", "peak", "%.2f"},           {"stream", "stream", "%.2f"},
+    {"torch", "torch", "%.2fx"},        {"dnnl", "dnnl", "%.2fx"},
+    {"onnxruntime", "onnxrt", "%.2fx"}, {"f32", "f32", "%.2fx"},
+    {"packed", "packed", "%.2fx"},      {"one_thread", "one thread", "%.2fx"},
 };
 constexpr int name_width = 62, time_width = 11, column_width = 9;
 
