@@ -15,9 +15,10 @@ std::int64_t cache_bytes() {
   return std::max<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), likely);
 }
 
-// Together three times the cache, for not every cache forgets what was used longest ago.
+// Together six times the cache: some caches, used in turn by more than they hold, keep a part of it
+// rather than nothing, and so that part is small.
 std::int64_t copies_of(std::int64_t bytes) {
-  return std::max<std::int64_t>(2, (3 * cache_bytes() + bytes - 1) / bytes);
+  return std::max<std::int64_t>(2, (6 * cache_bytes() + bytes - 1) / bytes);
 }
 
 }  // namespace

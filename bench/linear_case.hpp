@@ -36,8 +36,8 @@ struct LinearCase {
   [[nodiscard]] std::string name() const;
 };
 
-// Warm weights are one copy, used in every call. Cold ones are so many copies, used in turn, that a
-// copy has left every cache when it is used again.
+// Warm weights are one copy, used in every call, and so in a cache if they fit. Cold ones are so
+// many copies, used in turn, that a copy has left every cache when it is used again.
 class LinearWeights {
  public:
   void prepare(std::int64_t n, std::int64_t k, bool cold);

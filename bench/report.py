@@ -4,11 +4,13 @@
 usage: report.py FILE [--all]
 
 Without --all: f32 with s8 in every layout, and the other types per tensor in profile torch.
+Sections appear for what the file holds: `./dev bench linear --json FILE` gives linear layers alone.
 """
 
 import sys
 
-from results import LAYOUTS, PEERS, Case, Results, load
+from linear_report import linear_tables
+from results import LAYOUTS, LINEAR_PEERS, PEERS, Case, Results, load
 
 TITLES = {
     "64M": "Out of cache: 64 M elements",
@@ -85,12 +87,16 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(__doc__)
         return 2
     results = load(files[0])
-    print(results.facts() + "\n")
+    if results.cases or results.dynamic:
+        print(results.facts() + "\n")
     for size in TITLES:
         if any(c.size == size for c in results.cases):
             print("\n".join(table(results, size, "--all" in arguments)))
     if results.dynamic:
         print("\n".join(dynamic_table(results)))
+    if results.linear:
+        print(results.facts(LINEAR_PEERS) + "\n")
+        print("\n".join(linear_tables(results)))
     return 0
 
 
