@@ -34,6 +34,7 @@ constexpr std::array<LinearShape, 10> shapes{{{1, 4096, 4096, 0.6},
                                               {7, 333, 1001, 0.6}}};
 // With so many rows the weights are what takes time, and where they come from matters.
 constexpr std::int64_t few_rows = 16;
+constexpr std::int64_t small_weights = std::int64_t{1} << 20;  // no model is that small
 
 LinearWeights& weights() {
   static LinearWeights shared;
@@ -216,28 +217,28 @@ void add(const Options& options, const LinearCase& c) {
            [c, quick = options.quick](benchmark::State& s) { run_case(s, c, quick); });
 }
 
+// Cold weights only where they matter most: those that are packed, from f32 and from s8.
 void add_shape(const Options& options, const LinearShape& shape, int threads) {
-  for (const bool cold : {false, true}) {
-    if (cold && shape.m > few_rows) continue;
-    if (cold && shape.n * shape.k < (std::int64_t{1} << 20)) continue;  // nobody's whole model
-    const LinearCase c{.shape = shape, .cold = cold, .threads = threads};
-    for (const DType real : {DType::f32, DType::bf16, DType::f16}) {
-      if (options.quick && real != DType::f32) continue;
-      LinearCase other = c;
-      other.activation = real;
-      add(options, other);
-    }
-    LinearCase rows = c, product = c;
-    rows.packed = false;
-    add(options, rows);
-    product.activation = DType::s8;
+  const bool has_cold = shape.m <= few_rows && shape.n * shape.k > small_weights;
+  const LinearCase c{.shape = shape, .threads = threads};
+  for (const DType activation : {DType::f32, DType::bf16, DType::f16, DType::s8}) {
+    const bool main_type = activation == DType::f32 || activation == DType::s8;
+    if (options.quick && !main_type) continue;
+    LinearCase other = c;
+    other.activation = activation;
+    add(options, other);
+    other.cold = true;
+    if (has_cold && main_type) add(options, other);
+  }
+  LinearCase rows = c, product = c;
+  rows.packed = false;
+  add(options, rows);
+  if (shape.m != 128 && shape.m != 512) return;
+  product.activation = DType::s8;
+  for (const Target target : available_targets()) {
+    if (!peak(target, 1, 1)) continue;
+    product.cap = target;
     add(options, product);
-    if (shape.m != 128 && shape.m != 512) continue;
-    for (const Target target : available_targets()) {
-      if (!peak(target, 1, 1)) continue;
-      product.cap = target;
-      add(options, product);
-    }
   }
 }
 
