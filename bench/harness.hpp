@@ -79,5 +79,6 @@ void add_case(const Options& options, const std::string& name,
 void add_elementwise(const Options& options);
 void add_dynamic_range(const Options& options);
 void add_observer(const Options& options);
+void add_linear(const Options& options);
 
 }  // namespace octavo::bench

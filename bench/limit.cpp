@@ -31,6 +31,7 @@ struct Pattern {
 };
 constexpr int largest_ratio = 4;
 using Move = void (*)(const Traffic&);
+using Read = void (*)(const std::byte* data, std::int64_t bytes);
 
 constexpr std::int64_t line = 64;
 constexpr std::int64_t reads(int ratio) { return ratio > 0 ? std::int64_t{1} << ratio : 1; }
@@ -132,6 +133,25 @@ Move find_move(const Pattern& pattern) {
   }
 }
 
+// Reads whole turns of eight vectors; what remains is too little to matter.
+template <std::int64_t ahead>
+HWY_ATTR void read(const std::byte* data, std::int64_t bytes) {
+  constexpr std::size_t turn = 8;
+  const auto* p = reinterpret_cast<const std::uint8_t*>(data);
+  const std::size_t n = hn::Lanes(D());
+  const auto* const end = p + bytes - static_cast<std::int64_t>(turn * n);
+  for (; p <= end; p += turn * n)
+    for (std::size_t u = 0; u < turn; ++u) {
+      if constexpr (ahead > 0) __builtin_prefetch(p + u * n + ahead, 0, 3);
+      keep(hn::LoadU(D(), p + u * n));
+    }
+}
+
+Read find_read(int index) {
+  constexpr Read table[] = {read<0>, read<1024>, read<4096>, read<16384>};
+  return table[index];
+}
+
 const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace HWY_NAMESPACE
@@ -144,7 +164,12 @@ namespace octavo::bench {
 namespace {
 
 HWY_EXPORT(find_move);
+HWY_EXPORT(find_read);
 HWY_EXPORT(target_name);
+
+// In the order of find_read.
+constexpr std::array<const char*, 4> read_names{"plain", "prefetch 1K", "prefetch 4K",
+                                                "prefetch 16K"};
 
 // Each thread's part of `traffic`: whole turns of the unrolled loop.
 std::vector<Traffic> split(const Traffic& traffic, int ratio, int threads) {
@@ -189,6 +214,22 @@ void add_limits(std::vector<Competitor>& field, const Traffic& traffic, int thre
     field.push_back(make_limit(traffic, pattern, threads));
     if (threads > 1 && traffic.bytes() < Team::worth_it)
       field.push_back(make_limit(traffic, pattern, 1));
+  }
+}
+
+void add_reads(std::vector<Competitor>& field, const std::vector<const std::byte*>& copies,
+               std::int64_t bytes, int threads) {
+  for (std::size_t i = 0; i < read_names.size(); ++i) {
+    const Read read = HWY_DYNAMIC_DISPATCH(find_read)(static_cast<int>(i));
+    auto run = [=, &team = Team::of(threads), next = std::size_t{0}]() mutable {
+      const std::byte* data = copies[next++ % copies.size()];
+      team.run([=](int part) {
+        const std::int64_t first = bytes * part / threads / line * line;
+        const std::int64_t last = bytes * (part + 1) / threads / line * line;
+        read(data + first, last - first);
+      });
+    };
+    field.push_back({.name = read_names[i], .kind = Kind::limit, .run = std::move(run)});
   }
 }
 

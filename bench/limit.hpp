@@ -30,6 +30,12 @@ struct Traffic {
 // faster on small tensors.
 void add_limits(std::vector<Competitor>& field, const Traffic& traffic, int threads);
 
+// Adds the competitors that only read: `bytes` from each of the `copies` in turn, plainly and with
+// prefetches. Several copies that together exceed the caches are read from memory, one from where
+// it fits.
+void add_reads(std::vector<Competitor>& field, const std::vector<const std::byte*>& copies,
+               std::int64_t bytes, int threads);
+
 // The instruction set they use.
 std::string limit_target();
 

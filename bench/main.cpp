@@ -22,6 +22,7 @@ constexpr const char* usage = R"(usage: octavo_bench [word...] [--quick] [--json
 
 Runs the cases whose names contain all of the words as parts, as in
     octavo_bench quantize f32 s8 per_tensor 64M 1t
+    octavo_bench linear 1t
   --quick       an eighth of the time for each case, and only f32 with s8
   --json FILE   write the results, for bench/report.py and bench/plot.py
   --list        name the cases instead
@@ -32,6 +33,9 @@ stores without arithmetic over ours (1: as fast as can be), "limit by" which sto
 that. A peer's column is its time over ours (2x: ours is twice as fast). "onnx" is the time over that
 of profile torch. "run" is what a call costs beside its elements: the time for n elements and for n/2,
 extrapolated to none.
+Of linear layers, "peak" is the time of as many multiplications and additions in registers over ours,
+"stream" that of reading the weights; "f32", "packed" and "one thread" are the times of ours in
+that way over this one. Weights are warm (the same in every call) or cold (not in any cache).
 )";
 
 std::string cpu_name() {
@@ -43,7 +47,7 @@ std::string cpu_name() {
 
 // Says it on the screen and in the JSON file.
 void state_fact(const std::string& key, const std::string& value) {
-  std::printf("%-10s %s\n", (key + ':').c_str(), value.c_str());
+  std::printf("%-12s %s\n", (key + ':').c_str(), value.c_str());
   benchmark::AddCustomContext(key, value);
 }
 
@@ -106,6 +110,7 @@ int run(int argc, char** argv) {
   add_elementwise(options);
   add_dynamic_range(options);
   add_observer(options);
+  add_linear(options);
   if (options.list) return 0;
   Reporter reporter;
   if (benchmark::RunSpecifiedBenchmarks(&reporter)) return 0;

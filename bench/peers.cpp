@@ -8,7 +8,7 @@ namespace octavo::bench {
 namespace {
 
 // PyTorch first: what it brings along is newer than what the system has.
-constexpr const char* plugin_names[] = {"torch", "dnnl", "xnnpack"};
+constexpr const char* plugin_names[] = {"torch", "dnnl", "xnnpack", "onnxruntime"};
 
 Peer load(const std::string& name) {
   const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
@@ -42,13 +42,25 @@ const std::vector<Peer>& peers() {
   return all;
 }
 
-std::vector<PeerTask> peer_tasks(const octavo_peer_elementwise& problem) {
+namespace {
+template <class Problem>
+std::vector<PeerTask> make_tasks(const Problem& problem,
+                                 void* (*octavo_peer::*make)(const Problem*)) {
   std::vector<PeerTask> tasks;
   for (const auto& peer : peers()) {
-    void* task = peer.entry ? peer.entry->elementwise(&problem) : nullptr;
+    void* task = peer.entry ? (peer.entry->*make)(&problem) : nullptr;
     if (task) tasks.push_back({peer.entry, std::shared_ptr<void>(task, peer.entry->destroy)});
   }
   return tasks;
+}
+}  // namespace
+
+std::vector<PeerTask> peer_tasks(const octavo_peer_elementwise& problem) {
+  return make_tasks(problem, &octavo_peer::elementwise);
+}
+
+std::vector<PeerTask> peer_tasks(const octavo_peer_linear& problem) {
+  return make_tasks(problem, &octavo_peer::linear);
 }
 
 }  // namespace octavo::bench

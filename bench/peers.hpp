@@ -29,5 +29,6 @@ struct PeerTask {
 
 // The tasks of all peers that have the operation.
 std::vector<PeerTask> peer_tasks(const octavo_peer_elementwise& problem);
+std::vector<PeerTask> peer_tasks(const octavo_peer_linear& problem);
 
 }  // namespace octavo::bench

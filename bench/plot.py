@@ -1,67 +1,19 @@
 #!/usr/bin/env python3
 """Draws the results of `octavo_bench --json FILE` as an SVG.
 
-usage: plot.py FILE docs/performance.svg
+usage: plot.py FILE docs/performance.svg          elementwise operations, as bars
+       plot.py --linear FILE docs/linear.svg      linear layers, as a roofline
 """
 
 import sys
 from collections.abc import Callable
-from html import escape
 
+from picture import COLOURS, FAINT, GRID, HALO, MARGIN, OURS, WIDTH, Picture
 from results import LAYOUTS, PEERS, Case, Results, load
+from roofline import draw_roofline
 
-WIDTH, MARGIN, LABELS = 960, 24, 320  # of the picture, around it, and left of the bars
+LABELS = 320  # left of the bars
 ROW, BAR = 27, 10  # the height of a row, and of each of its two bars
-INK, FAINT, GRID = "#1f2933", "#66727f", "#dde3e9"
-OURS = ("#1d5fa8", "#8db8e3")  # one thread, all threads
-COLOURS = {"torch": "#d9480f", "dnnl": "#2b8a3e", "xnnpack": "#7048a8"}
-
-HALO = {"stroke": "#fff", "stroke_width": "2", "paint_order": "stroke"}
-FAMILY = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
-
-
-class Picture:
-    """Collects elements from top to bottom; `y` is where the next one goes."""
-
-    def __init__(self) -> None:
-        self.elements: list[str] = []
-        self.y = MARGIN
-
-    def text(self, x: float, y: float, words: str, *, size: int = 12, fill: str = INK, **more: str):
-        attributes = "".join(f' {k.replace("_", "-")}="{v}"' for k, v in more.items())
-        self.elements.append(
-            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{fill}"{attributes}>'
-            f"{escape(words)}</text>"
-        )
-
-    def bar(self, x: float, y: float, width: float, height: float, fill: str):
-        self.elements.append(
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 1):.1f}" height="{height:.1f}" '
-            f'rx="1.5" fill="{fill}"/>'
-        )
-
-    def line(self, x: float, top: float, bottom: float, colour: str, width: float = 1):
-        self.elements.append(
-            f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}" stroke="{colour}" stroke-width="{width}"/>'
-        )
-
-    def dot(self, x: float, y: float, fill: str):
-        self.elements.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{fill}" stroke="#fff"/>'
-        )
-
-    def svg(self) -> str:
-        height = self.y + MARGIN
-        return "\n".join(
-            [
-                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" '
-                f'width="{WIDTH}" height="{height:.0f}" font-family="{FAMILY}">',
-                f'<rect width="{WIDTH}" height="{height:.0f}" fill="#fff"/>',
-                *self.elements,
-                "</svg>",
-                "",
-            ]
-        )
 
 
 def legend(picture: Picture, threads: list[int]):
@@ -190,11 +142,14 @@ def draw(results: Results) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 2 or arguments[0].startswith("-"):
+    linear = arguments[:1] == ["--linear"]
+    files = arguments[linear:]
+    if len(files) != 2 or files[0].startswith("-"):
         sys.stderr.write(__doc__)
         return 2
-    svg = draw(load(arguments[0]))
-    with open(arguments[1], "w", encoding="utf-8") as file:
+    results = load(files[0])
+    svg = draw_roofline(results) if linear else draw(results)
+    with open(files[1], "w", encoding="utf-8") as file:
         file.write(svg)
     return 0
 

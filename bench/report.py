@@ -4,12 +4,14 @@
 usage: report.py FILE [--all]
 
 Without --all: f32 with s8 in every layout, and the other types per tensor in profile torch.
+Sections appear for what the file holds: `./dev bench linear --json FILE` gives linear layers alone.
 """
 
 import sys
 from collections.abc import Callable
 
-from results import LAYOUTS, PEERS, Case, Results, load
+from linear_report import linear_tables
+from results import LAYOUTS, LINEAR_PEERS, PEERS, Case, Results, load
 
 TITLES = {
     "64M": "Out of cache: 64 M elements",
@@ -104,7 +106,8 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(__doc__)
         return 2
     results = load(files[0])
-    print(results.facts() + "\n")
+    if results.cases or results.dynamic:
+        print(results.facts() + "\n")
     for size in TITLES:
         if any(c.size == size for c in results.cases):
             print("\n".join(table(results, size, "--all" in arguments)))
@@ -112,6 +115,9 @@ def main(arguments: list[str]) -> int:
         print("\n".join(dynamic_table(results)))
     if results.observers:
         print("\n".join(observer_table(results)))
+    if results.linear:
+        print(results.facts(LINEAR_PEERS) + "\n")
+        print("\n".join(linear_tables(results)))
     return 0
 
 

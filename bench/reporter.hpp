@@ -1,4 +1,4 @@
-// Prints one line per case: time, rate, and the ratios.
+// Prints one line per case: time, rate, and the ratios. A header stands wherever they change.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -11,6 +11,9 @@ class Reporter : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context& context) override;
   void ReportRuns(const std::vector<Run>& runs) override;
+
+ private:
+  const char* label_ = nullptr;  // of the last header
 };
 
 // The name of a case without what the runner appends to it.

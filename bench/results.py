@@ -4,6 +4,8 @@ import json
 from dataclasses import dataclass, field
 
 PEERS = {"torch": "PyTorch", "dnnl": "oneDNN", "xnnpack": "XNNPACK"}
+LINEAR_PEERS = {"torch": "PyTorch", "dnnl": "oneDNN", "onnxruntime": "ONNX Runtime"}
+ELEMENT_BYTES = {"s8": 1, "f16": 2, "bf16": 2, "f32": 4}
 LAYOUTS = {
     "per_tensor": "tensor",
     "per_channel/first": "channel, first axis",
@@ -52,15 +54,51 @@ class Case:
 
 
 @dataclass
+class Linear:
+    """A case of the linear layers."""
+
+    op: str
+    activation: str
+    weights: str  # packed or rows
+    cold: bool
+    target: str  # "any": not capped
+    shape: tuple[int, int, int]  # m, n, k
+    threads: int
+    microseconds: float
+    counters: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple:
+        """What remains the same over threads."""
+        return (self.op, self.activation, self.weights, self.cold, self.target, self.shape)
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte of weights and activations."""
+        m, n, k = self.shape
+        return 2 * m * n * k / (n * k + m * k * ELEMENT_BYTES[self.activation])
+
+    def get(self, counter: str) -> float | None:
+        return self.counters.get(counter)
+
+    def peer_tops(self, peer: str) -> float | None:
+        ratio, tops = self.get(peer), self.get("TOPS")
+        return tops / ratio if ratio and tops else None
+
+
+@dataclass
 class Results:
     context: dict[str, str]
     cases: list[Case]  # elementwise
     dynamic: list[Case]  # dynamic ranges; their sizes are rows x columns
     observers: list[Case]
+    linear: list[Linear]
+    peaks: dict[tuple[str, int], float]  # TOPS by target and threads
+    streams: dict[tuple[str, bool, int], float]  # GB/s by shape, whether cold, and threads
 
     @property
     def all_threads(self) -> int:
-        return max((c.threads for c in self.everything), default=1)
+        return max((c.threads for c in self.everything + self.linear), default=1)
 
     @property
     def everything(self) -> list[Case]:
@@ -72,21 +110,37 @@ class Results:
                 return case
         return None
 
-    def facts(self) -> str:
+    def find_linear(self, key: tuple, threads: int) -> Linear | None:
+        for case in self.linear:
+            if (case.key, case.threads) == (key, threads):
+                return case
+        return None
+
+    def facts(self, names: dict[str, str] = PEERS) -> str:
         """The machine and the peers, in one line."""
-        peers = [self.context[p] for p in PEERS if not self.context[p].startswith("absent")]
+        peers = [self.context.get(p, "absent") for p in names]
+        peers = [p for p in peers if not p.startswith("absent")]
         return f"{self.context['cpu']}, {self.context['threads']} threads; " + "; ".join(peers)
 
 
-def _case(record: dict) -> Case | None:
-    parts = record["name"].split("/iterations:")[0].split("/")
-    if record.get("error_occurred"):
-        return None
+def _parts(record: dict) -> list[str]:
+    return record["name"].split("/iterations:")[0].split("/")
+
+
+def _counters(record: dict) -> dict[str, float]:
+    return {k: v for k, v in record.items() if isinstance(v, float)}
+
+
+def _threads(part: str) -> int:
+    return int(part.removesuffix("t"))
+
+
+def _case(record: dict) -> Case:
+    parts = _parts(record)
     op, middle, size, threads = parts[1], parts[2:-2], parts[-2], parts[-1]
     at = next(i for i, part in enumerate(middle) if part.startswith("per_"))
     types, rest = middle[:at], middle[at:]
     profile = rest.pop() if rest[-1] in ("torch", "onnx") else ""
-    counters = {k: v for k, v in record.items() if isinstance(v, float)}
     return Case(
         family=parts[0],
         op=op,
@@ -94,19 +148,48 @@ def _case(record: dict) -> Case | None:
         layout="/".join(rest),
         profile=profile,
         size=size,
-        threads=int(threads.removesuffix("t")),
+        threads=_threads(threads),
         microseconds=record["real_time"],
-        counters=counters,
+        counters=_counters(record),
+    )
+
+
+def _linear(record: dict) -> Linear:
+    _, op, activation, weights, temperature, target, shape, threads = _parts(record)
+    m, n, k = (int(size) for size in shape.split("x"))
+    return Linear(
+        op=op,
+        activation=activation,
+        weights=weights,
+        cold=temperature == "cold",
+        target=target,
+        shape=(m, n, k),
+        threads=_threads(threads),
+        microseconds=record["real_time"],
+        counters=_counters(record),
     )
 
 
 def load(path: str) -> Results:
     with open(path, encoding="utf-8") as file:
         data = json.load(file)
-    cases = [case for record in data["benchmarks"] if (case := _case(record))]
-    return Results(
-        context=data["context"],
-        cases=[c for c in cases if c.family == "elementwise"],
-        dynamic=[c for c in cases if c.family == "dynamic_range"],
-        observers=[c for c in cases if c.family == "observer"],
-    )
+    results = Results(data["context"], [], [], [], [], {}, {})
+    for record in data["benchmarks"]:
+        parts = _parts(record)
+        if record.get("error_occurred"):
+            continue
+        match parts[:2]:
+            case ["linear", "peak"]:
+                results.peaks[parts[2], _threads(parts[3])] = record["TOPS"]
+            case ["linear", "stream"]:
+                key = (parts[3], parts[2] == "cold", _threads(parts[4]))
+                results.streams[key] = record["GB/s"]
+            case ["linear", _]:
+                results.linear.append(_linear(record))
+            case ["dynamic_range", _]:
+                results.dynamic.append(_case(record))
+            case ["observer", _]:
+                results.observers.append(_case(record))
+            case _:
+                results.cases.append(_case(record))
+    return results

@@ -1,6 +1,6 @@
 // oneDNN's reorder: f32 (and what else it takes) to integers and back, with one scale or one per
-// index of an axis. Written for oneDNN 2, where scales are output scales.
-#include <dlfcn.h>
+// index of an axis. Written for oneDNN 2, where scales are output scales. Its matmul is in
+// dnnl_linear.cpp.
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include <algorithm>
@@ -8,22 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "peers/dnnl.hpp"
 #include "peers/plugin.hpp"
 
 namespace octavo::bench {
 namespace {
 
 using dnnl::memory;
-
-// oneDNN takes its threads from OpenMP. The library it was linked with is asked, for another one
-// may be loaded too.
-void set_threads(int threads) {
-  using Function = void (*)(int);
-  void* library = dlopen("libgomp.so.1", RTLD_NOW | RTLD_NOLOAD);
-  if (!library) return;
-  if (auto* set = reinterpret_cast<Function>(dlsym(library, "omp_set_num_threads"))) set(threads);
-  dlclose(library);
-}
 
 memory::data_type data_type(DType t) {
   switch (t) {
@@ -68,7 +59,7 @@ const char* isa_name(dnnl::cpu_isa isa) {
 std::string version() {
   const auto* v = dnnl::version();
   return "oneDNN " + std::to_string(v->major) + '.' + std::to_string(v->minor) + '.' +
-         std::to_string(v->patch) + " reorder, " + isa_name(dnnl::get_effective_cpu_isa());
+         std::to_string(v->patch) + ", " + isa_name(dnnl::get_effective_cpu_isa());
 }
 
 struct Reorder {
@@ -84,7 +75,7 @@ Task make(const Elementwise& e) {
   const auto real = data_type(real_of(e)), integer = data_type(integer_of(e));
   if (real == memory::data_type::undef || integer == memory::data_type::undef) return {};
 
-  set_threads(e.threads);
+  Gomp::instance().set_threads(e.threads);
   auto r = std::make_shared<Reorder>();
   const memory::dims dims =
       e.axis < 0 ? memory::dims{e.rows * e.cols} : memory::dims{e.rows, e.cols};
@@ -119,6 +110,7 @@ Task make(const Elementwise& e) {
 OCTAVO_PEER_EXPORT const octavo_peer* octavo_peer_entry() {
   static const std::string version = octavo::bench::version();
   static const octavo_peer peer =
-      octavo::bench::make_peer<octavo::bench::make>("dnnl", version.c_str());
+      octavo::bench::make_peer<octavo::bench::make, octavo::bench::dnnl_linear>("dnnl",
+                                                                                version.c_str());
   return &peer;
 }

@@ -29,11 +29,32 @@ struct octavo_peer_elementwise {
   int threads;
 };
 
+/* output[m, n] = s_a[m] * s_w[n] * sum over k of a[m, k] * weight[n, k]. Float inputs are quantized
+   first, which makes s_a; s8 inputs have the one `act_scale`. */
+struct octavo_peer_linear {
+  int activation; /* the type of the input; the output is f32 */
+  int64_t m, n, k;
+  const void* input;          /* [m, k] */
+  const int8_t* weight;       /* [n, k], valid only while the task is made */
+  const float* weight_scales; /* n, likewise */
+  float act_scale;
+  float* output; /* [m, n]; a peer that cannot write here uses memory of its own */
+  int copies;    /* of the weights, to be used in turn, call by call: 1 keeps them warm */
+  int threads;
+  /* For peers that cannot quantize rows: quantize(context, i) for i from 0 to threads - 1, on any
+     thread each, fills its part of `quantized` [m, k] and `row_scales` [m]. Null for s8. */
+  void (*quantize)(const void* context, int part);
+  const void* context;
+  const int8_t* quantized;
+  const float* row_scales;
+};
+
 struct octavo_peer {
   const char* name;    /* short, the counter's name */
   const char* version; /* with the engine: "oneDNN 2.6.3, avx512_core_vnni" */
   /* A prepared task; null if the peer lacks the operation. */
   void* (*elementwise)(const struct octavo_peer_elementwise*);
+  void* (*linear)(const struct octavo_peer_linear*);
   /* Does the task and returns where the output is. */
   const void* (*run)(void* task);
   void (*destroy)(void* task);

@@ -14,14 +14,15 @@ namespace octavo::bench {
 
 using Task = std::function<const void*()>;
 using Elementwise = octavo_peer_elementwise;
+using Linear = octavo_peer_linear;
 
 inline Op op_of(const Elementwise& e) { return static_cast<Op>(e.op); }
 inline DType real_of(const Elementwise& e) { return static_cast<DType>(e.real); }
 inline DType integer_of(const Elementwise& e) { return static_cast<DType>(e.integer); }
 
 // Makes a task that works: what a library refuses, when asked or when first run, it does not have.
-template <Task make(const Elementwise&)>
-void* make_task(const Elementwise* problem) {
+template <class Problem, Task make(const Problem&)>
+void* make_task(const Problem* problem) {
   try {
     Task task = make(*problem);
     if (!task || !task()) return nullptr;
@@ -33,9 +34,16 @@ void* make_task(const Elementwise* problem) {
 inline const void* run_task(void* task) { return (*static_cast<Task*>(task))(); }
 inline void destroy_task(void* task) { delete static_cast<Task*>(task); }
 
-template <Task make(const Elementwise&)>
+// What a library lacks altogether.
+template <class Problem>
+Task no_task(const Problem&) {
+  return {};
+}
+
+template <Task elementwise(const Elementwise&), Task linear(const Linear&)>
 constexpr octavo_peer make_peer(const char* name, const char* version) {
-  return {name, version, make_task<make>, run_task, destroy_task};
+  return {name,     version,     make_task<Elementwise, elementwise>, make_task<Linear, linear>,
+          run_task, destroy_task};
 }
 
 }  // namespace octavo::bench

@@ -1,4 +1,5 @@
-// PyTorch, through the C++ functions that its Python operations call. It allocates its output in
+// PyTorch, through the C++ functions that its Python operations call; linear layers are in
+// torch_linear.cpp. It allocates its output in
 // every call. Its fake-quantize keeps a mask, and its backward pass reads that instead of the
 // input.
 #include <ATen/ATen.h>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "peers/plugin.hpp"
+#include "peers/torch_linear.hpp"
 #include "peers/torch_memory.hpp"
 
 namespace octavo::bench {
@@ -165,6 +167,7 @@ OCTAVO_PEER_EXPORT const octavo_peer* octavo_peer_entry() {
   c10::WarningUtils::set_warning_handler(&no_warnings);
   static const std::string version = "PyTorch " TORCH_VERSION ", " + at::get_cpu_capability();
   static const octavo_peer peer =
-      octavo::bench::make_peer<octavo::bench::make>("torch", version.c_str());
+      octavo::bench::make_peer<octavo::bench::make, octavo::bench::torch_linear>("torch",
+                                                                                 version.c_str());
   return &peer;
 }

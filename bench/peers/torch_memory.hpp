@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <unordered_map>
 
 namespace octavo::bench {
 
@@ -23,28 +24,23 @@ class KeptMemory : public c10::Allocator {
     return *memory;
   }
 
+  // What is freed is the data itself: oneDNN allocates through raw_allocate, which asks for that.
   c10::DataPtr allocate(std::size_t bytes) override {
-    if (bytes == 0) return {nullptr, nullptr, free, c10::DeviceType::CPU};
-    auto* block = take(bytes);
-    return {block->data, block, free, c10::DeviceType::CPU};
+    void* data = bytes == 0 ? nullptr : take(bytes);
+    return {data, data, free, c10::DeviceType::CPU};
   }
-  [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return free; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     std::memcpy(to, from, bytes);
   }
 
  private:
-  struct Block {
-    void* data;
-    std::size_t bytes;
-  };
-
-  Block* take(std::size_t bytes) {
+  void* take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     if (const auto kept = kept_.find(bytes); kept != kept_.end()) {
-      auto* block = kept->second;
+      void* data = kept->second;
       kept_.erase(kept);
-      return block;
+      return data;
     }
     constexpr std::size_t huge_page = std::size_t{2} << 20;
     const std::size_t alignment = bytes < huge_page ? 64 : huge_page;
@@ -52,19 +48,20 @@ class KeptMemory : public c10::Allocator {
     void* data = std::aligned_alloc(alignment, whole);
     if (!data) throw std::bad_alloc();
     if (alignment == huge_page) madvise(data, whole, MADV_HUGEPAGE);
-    return new Block{data, bytes};
+    sizes_.emplace(data, bytes);
+    return data;
   }
 
-  static void free(void* context) {
-    if (!context) return;
-    auto* block = static_cast<Block*>(context);
+  static void free(void* data) {
+    if (!data) return;
     auto& memory = instance();
     const std::lock_guard lock(memory.mutex_);
-    memory.kept_.emplace(block->bytes, block);
+    memory.kept_.emplace(memory.sizes_.at(data), data);
   }
 
   std::mutex mutex_;
-  std::multimap<std::size_t, Block*> kept_;
+  std::unordered_map<void*, std::size_t> sizes_;  // of all blocks
+  std::multimap<std::size_t, void*> kept_;        // by size
 };
 
 }  // namespace octavo::bench

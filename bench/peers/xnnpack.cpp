@@ -76,7 +76,8 @@ Task make(const Elementwise& e) {
 }  // namespace octavo::bench
 
 OCTAVO_PEER_EXPORT const octavo_peer* octavo_peer_entry() {
-  static const octavo_peer peer = octavo::bench::make_peer<octavo::bench::make>(
-      "xnnpack", "XNNPACK " OCTAVO_XNNPACK_VERSION " convert");
+  static const octavo_peer peer =
+      octavo::bench::make_peer<octavo::bench::make, octavo::bench::no_task>(
+          "xnnpack", "XNNPACK " OCTAVO_XNNPACK_VERSION " convert");
   return xnn_initialize(nullptr) == xnn_status_success ? &peer : nullptr;
 }

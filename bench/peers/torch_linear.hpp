@@ -1,0 +1,10 @@
+// PyTorch's int8 linear layers.
+#pragma once
+
+#include "peers/plugin.hpp"
+
+namespace octavo::bench {
+
+Task torch_linear(const Linear& problem);
+
+}  // namespace octavo::bench
