@@ -10,15 +10,14 @@
 #include "ops/linear/run.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/fp_environment.hpp"
 #include "core/parallel.hpp"
 #include "numerics/linear.hpp"
-#include "ops/dynamic_range/kernels.hpp"
 #include "ops/elementwise/parameters.hpp"
 #include "ops/linear/epilogue.hpp"
 #include "ops/linear/pack.hpp"
+#include "ops/linear/rows.hpp"
 #include "simd/on_target.hpp"
 
 namespace octavo::detail {
@@ -28,138 +27,19 @@ namespace {
 constexpr std::int64_t wide_piece = std::int64_t{1} << 15;
 // Below this many products per thread, waking another one costs more than it saves.
 constexpr std::int64_t products_per_thread = std::int64_t{1} << 20;
-// So many bytes apart, rows of a power of two would share one set of the first cache.
-constexpr std::int64_t row_padding = 64;
-constexpr std::int64_t unit = static_cast<std::int64_t>(workspace_alignment);
-
-std::int64_t bytes_of(Form form) { return form == Form::s16 ? 2 : 1; }
-
-// What the form adds to stored values, and so to zero points.
-std::int32_t shift_of(Form form, DType stored) {
-  if (form == Form::u8) return stored == DType::s8 ? 128 : 0;
-  return stored == DType::u8 ? -128 : 0;
-}
-
-template <class C, class T>
-void load_as(const void* from, bool single, std::int64_t first, std::int64_t n, C* to) {
-  const auto* values = static_cast<const T*>(from);
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T value = values[single ? 0 : first + i];
-    if constexpr (sizeof(T) == 2) {
-      to[i] = numerics::widen(value);
-    } else {
-      to[i] = static_cast<C>(value);
-    }
-  }
-}
-
-}  // namespace
-
-template <class C>
-void load_floats(const TensorRef& from, bool single, std::int64_t first, std::int64_t n, C* to) {
-  switch (from.dtype) {
-    case DType::f64:
-      return load_as<C, double>(from.data, single, first, n, to);
-    case DType::f16:
-      return load_as<C, f16>(from.data, single, first, n, to);
-    case DType::bf16:
-      return load_as<C, bf16>(from.data, single, first, n, to);
-    default:
-      return load_as<C, float>(from.data, single, first, n, to);
-  }
-}
-template void load_floats(const TensorRef&, bool, std::int64_t, std::int64_t, float*);
-template void load_floats(const TensorRef&, bool, std::int64_t, std::int64_t, double*);
-
-namespace {
-
-// s8 to u8 and back. Word by word, for the compiler cannot know that bytes overlap at most exactly.
-void flip_bytes(const unsigned char* from, std::int64_t n, unsigned char* to) {
-  constexpr std::int64_t block = 64;
-  constexpr std::uint64_t flip = 0x8080808080808080U;
-  std::uint64_t words[block / 8];
-  std::int64_t i = 0;
-  for (; i + block <= n; i += block) {
-    std::memcpy(words, from + i, block);
-    for (std::uint64_t& word : words) word ^= flip;
-    std::memcpy(to + i, words, block);
-  }
-  for (; i < n; ++i) to[i] = from[i] ^ 0x80U;
-}
-
-template <class T>
-std::int64_t sum_of(const T* values, std::int64_t n) {
-  std::int64_t sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += values[i];
-  return sum;
-}
-
-}  // namespace
-
-bool is_wide(const LinearProblem& p) {
-  return p.k > numerics::max_exact_k(p.activation_zero_points || p.quantized == DType::u8,
-                                     p.weight_zero_points || p.weight == DType::u8);
-}
-
-LinearLayout::LinearLayout(const LinearProblem& p, Target target, int threads)
-    : dot(dot_kernel_of(target)) {
-  const bool dynamic = is_float(p.activation);
-  copies_rows = dynamic || dot->form == Form::s16 || shift_of(dot->form, p.activation) != 0 ||
-                p.k % dot->k_grain != 0;
-  adds_rows = p.weight_zero_points || p.weight == DType::u8;
-  const auto take = [this](std::int64_t bytes) {
-    const std::int64_t at = total;
-    total += round_up(bytes, unit);
-    return at;
-  };
-  if (p.m == 0 || p.n == 0) return;
-  row_stride = round_up(p.k, padded_k) * bytes_of(dot->form) + row_padding;
-  if (copies_rows) take(p.m * row_stride);
-  if (dynamic) {
-    scales = take(p.m * (bits(octavo::compute_type(p.activation)) / 8));
-    if (!p.symmetric) zero_points = take(p.m * 4);
-  }
-  if (adds_rows) row_sums = take(p.m * 8);
-  if (p.packed_weight) return;
-  ones = take(row_stride);
-  pack_bytes = group_panels * panel_bytes_of(p.k) + group_columns * 8;
-  packs = take(threads * pack_bytes);
-}
-
-namespace {
 
 class Run {
  public:
   Run(const LinearProblem& p, const LinearOperands& o, const LinearLayout& layout,
-      Target vector_target, void* workspace)
+      const Rows& activations, Target vector_target, void* workspace)
       : p_(p),
         o_(o),
         layout_(layout),
         dot_(*layout.dot),
+        activations_(activations),
         vector_target_(vector_target),
         workspace_(static_cast<unsigned char*>(workspace)),
-        shift_(shift_of(dot_.form, p.quantized)),
-        wide_(is_wide(p)) {
-    activations_ =
-        layout_.copies_rows ? workspace_ : static_cast<const unsigned char*>(o_.input->data);
-    input_stride_ = p.k == 0 ? 0 : o_.input->strides[0];  // (of no bytes, it may lie at null)
-    stride_ = layout_.copies_rows ? layout_.row_stride : input_stride_;
-    if (is_float(p.activation))
-      fused_ = dynamic_range_kernels_of(vector_target)
-                   .find_fused({Op::quantize, p.activation, p.quantized, false});
-  }
-
-  [[nodiscard]] bool prepares_rows() const {
-    return layout_.copies_rows || layout_.adds_rows || !p_.packed_weight;
-  }
-
-  void prepare_rows(std::int64_t first, std::int64_t last) const {
-    if (first == 0 && !p_.packed_weight) fill_ones();
-    for (std::int64_t row = first; row < last; ++row) {
-      if (layout_.copies_rows) prepare_row(row);
-      if (layout_.adds_rows) add_row(row);
-    }
-  }
+        wide_(is_wide(p)) {}
 
   // Returns the bits of the targets that ran.
   std::uint32_t multiply(int part, std::int64_t first_panel, std::int64_t last_panel,
@@ -195,90 +75,6 @@ class Run {
     const std::int8_t* ahead = nullptr;  // weights of the next group
   };
 
-  void fill_ones() const {
-    unsigned char* ones = workspace_ + layout_.ones;
-    const std::int64_t padded = round_up(p_.k, padded_k);
-    if (dot_.form == Form::s16) {
-      std::fill_n(reinterpret_cast<std::int16_t*>(ones), padded, std::int16_t{1});
-    } else {
-      std::fill_n(ones, padded, static_cast<unsigned char>(1));
-    }
-  }
-
-  [[nodiscard]] const unsigned char* source_row(std::int64_t row) const {
-    const std::int64_t bytes = bits(p_.activation) / 8;
-    return static_cast<const unsigned char*>(o_.input->data) + row * input_stride_ * bytes;
-  }
-
-  // A row in the kernel's form, padded with values that meet weights of 0.
-  void prepare_row(std::int64_t row) const {
-    unsigned char* to = workspace_ + row * layout_.row_stride;
-    const unsigned char* from = source_row(row);
-    const std::int64_t padded = round_up(p_.k, padded_k);
-    if (fused_ != nullptr) {
-      // s16 rows are first quantized to their own upper half.
-      unsigned char* bytes = dot_.form == Form::s16 ? to + padded : to;
-      quantize_row(row, from, bytes);
-      from = bytes;
-    }
-    const unsigned char flip = shift_ == 0 ? 0 : 0x80;
-    if (dot_.form == Form::s16) {
-      widen_row(from, flip, to);
-      return;
-    }
-    if (flip != 0) {
-      flip_bytes(from, p_.k, to);
-    } else if (from != to && p_.k > 0) {
-      std::memcpy(to, from, static_cast<std::size_t>(p_.k));
-    }
-    std::memset(to + p_.k, 0, static_cast<std::size_t>(padded - p_.k));
-  }
-
-  void quantize_row(std::int64_t row, const unsigned char* from, unsigned char* to) const {
-    KernelCall call;
-    call.input = from;
-    call.output = to;
-    call.count = 1;
-    call.length = p_.k;
-    call.range = storage_range(p_.quantized);
-    call.profile = p_.profile;
-    call.symmetric = p_.symmetric;
-    call.scale_found =
-        workspace_ + layout_.scales + row * (bits(octavo::compute_type(p_.activation)) / 8);
-    if (!p_.symmetric) call.zero_point_found = zero_points() + row;
-    fused_(call);
-  }
-
-  // `from` may lie in the upper half of `to`.
-  void widen_row(const unsigned char* from, unsigned char flip, unsigned char* to) const {
-    const std::int64_t padded = round_up(p_.k, padded_k);
-    for (std::int64_t i = 0; i < padded; i += padded_k) {
-      unsigned char bytes[padded_k] = {};
-      std::int16_t values[padded_k];
-      const std::int64_t n = std::clamp<std::int64_t>(p_.k - i, 0, padded_k);
-      std::memcpy(bytes, from + i, static_cast<std::size_t>(n));
-      for (std::int64_t j = 0; j < padded_k; ++j)
-        values[j] = static_cast<std::int8_t>(bytes[j] ^ flip);
-      std::memcpy(to + 2 * i, values, sizeof values);
-    }
-  }
-
-  void add_row(std::int64_t row) const {
-    const unsigned char* a = activations_ + row * stride_;
-    std::int64_t sum = 0;
-    if (dot_.form == Form::u8) sum = sum_of(a, p_.k);
-    if (dot_.form == Form::s8) sum = sum_of(reinterpret_cast<const std::int8_t*>(a), p_.k);
-    if (dot_.form == Form::s16) sum = sum_of(reinterpret_cast<const std::int16_t*>(a), p_.k);
-    row_sums()[row] = sum;
-  }
-
-  [[nodiscard]] std::int32_t* zero_points() const {
-    return reinterpret_cast<std::int32_t*>(workspace_ + layout_.zero_points);
-  }
-  [[nodiscard]] std::int64_t* row_sums() const {
-    return reinterpret_cast<std::int64_t*>(workspace_ + layout_.row_sums);
-  }
-
   Group prepare_group(int part, std::int64_t panel, int panels) const {
     Group group;
     group.column = panel * panel_columns;
@@ -307,7 +103,7 @@ class Run {
     alignas(64) std::int32_t found[group_columns];
     std::fill_n(sums, group_columns, 0);
     DotCall call = dot_call(group, 0, 1, found);
-    call.activations = workspace_ + layout_.ones;
+    call.activations = activations_.ones();
     for_each_piece(call, [&] {
       for (std::int64_t c = 0; c < group.columns; ++c) sums[c] += found[c];
     });
@@ -317,13 +113,13 @@ class Run {
   template <class F>
   std::uint32_t for_each_piece(DotCall call, F&& add) const {
     std::uint32_t ran = 0;
-    const std::int64_t steps = call.steps;
-    for (std::int64_t done = 0; done < steps; done += wide_piece / step_k) {
-      call.steps = std::min(steps - done, wide_piece / step_k);
-      ran |= bit(dot_.run(call));
+    const DotCall all = call;
+    for (std::int64_t done = 0; done < all.steps; done += wide_piece / step_k) {
+      call.steps = std::min(all.steps - done, wide_piece / step_k);
       call.activations =
-          static_cast<const unsigned char*>(call.activations) + wide_piece * bytes_of(dot_.form);
-      call.weights += wide_piece * panel_columns;
+          static_cast<const unsigned char*>(all.activations) + done * step_k * bytes_of(dot_.form);
+      call.weights = all.weights + done * step_k * panel_columns;
+      ran |= bit(dot_.run(call));
       add();
     }
     return ran;
@@ -349,29 +145,16 @@ class Run {
     std::fill_n(t.bias, group_columns, C(0));
     std::fill_n(t.weight_zero, group_columns, 0);
     if (!raw) {
-      const auto single = [](const TensorRef& tensor, std::int64_t count) {
-        // (One element, where there may be more or fewer than one.)
-        return count != 1 && is_single(tensor);
-      };
-      if (fused_ != nullptr) {
-        const TensorRef found(workspace_ + layout_.scales, octavo::compute_type(p_.activation),
-                              {p_.m});
-        load_floats(found, false, row, rows, t.row_scale);
-      } else if (o_.activation_scales != nullptr) {
-        load_floats(*o_.activation_scales, single(*o_.activation_scales, o_.input->shape[0]), row,
-                    rows, t.row_scale);
-      } else {
-        std::fill_n(t.row_scale, rows, static_cast<C>(p_.act_scale));
-      }
-      load_floats(*o_.weight_scales, single(*o_.weight_scales, p_.n), group.column, group.columns,
+      activations_.load_scales(row, rows, t.row_scale);
+      load_floats(*o_.weight_scales, is_single(*o_.weight_scales), group.column, group.columns,
                   t.column_scale);
       if (contains(p_.epilogue, Epilogue::bias))
         load_floats(*o_.bias, false, group.column, group.columns, t.bias);
     }
     for (std::int64_t i = 0; i < rows; ++i) {
-      t.row_zero[i] = zero_of_row(row + i) + shift_;
+      t.row_zero[i] = activations_.zero(row + i);
       t.same_row_zero = t.same_row_zero && t.row_zero[i] == t.row_zero[0];
-      t.row_term[i] = layout_.adds_rows ? row_sums()[row + i] - p_.k * t.row_zero[i] : 0;
+      t.row_term[i] = layout_.adds_rows ? activations_.sum(row + i) - p_.k * t.row_zero[i] : 0;
     }
     if (!layout_.adds_rows) return;
     const std::int64_t shift = p_.weight == DType::u8 ? -128 : 0;  // packed as s8
@@ -385,25 +168,11 @@ class Run {
     }
   }
 
-  static bool is_single(const TensorRef& t) {
-    for (int i = 0; i < t.shape.rank(); ++i)
-      if (t.shape[i] != 1) return false;
-    return true;
-  }
-
-  [[nodiscard]] std::int64_t zero_of_row(std::int64_t row) const {
-    if (!p_.activation_zero_points) return 0;
-    if (fused_ != nullptr) return zero_points()[row];
-    if (p_.op == Op::smoothquant_linear) return p_.act_zero_point;
-    const TensorRef& given = *o_.activation_zero_points;
-    return static_cast<const std::int32_t*>(given.data)[is_single(given) ? 0 : row];
-  }
-
   [[nodiscard]] DotCall dot_call(const Group& group, std::int64_t row, std::int64_t rows,
                                  std::int32_t* sums) const {
     DotCall call;
-    call.activations = activations_ + row * stride_;
-    call.activation_stride = stride_;
+    call.activations = activations_.at(row);
+    call.activation_stride = activations_.stride();
     call.rows = rows;
     call.weights = group.weights;
     call.panel_bytes = panel_bytes_of(p_.k);
@@ -584,14 +353,10 @@ class Run {
   const LinearOperands& o_;
   const LinearLayout& layout_;
   const DotKernel& dot_;
+  const Rows& activations_;
   Target vector_target_;
   unsigned char* workspace_;
-  std::int32_t shift_;
   bool wide_;
-  const unsigned char* activations_ = nullptr;
-  std::int64_t stride_ = 0;
-  std::int64_t input_stride_ = 0;  // in elements
-  KernelFunction fused_ = nullptr;
 };
 
 }  // namespace
@@ -602,7 +367,8 @@ void run_linear(const Stream& stream, const LinearProblem& p, const LinearOperan
   if (rows == 0 || p.n == 0) return;
   const FpEnvironment environment;
   const LinearLayout layout(p, dot_target, threads);
-  const Run run(p, o, layout, vector_target, workspace);
+  const Rows activations(p, o, layout, vector_target, workspace);
+  const Run run(p, o, layout, activations, vector_target, workspace);
   const auto parts_for = [&](std::int64_t most, double products) {
     const double wanted = products / static_cast<double>(products_per_thread);
     return static_cast<int>(
@@ -611,10 +377,11 @@ void run_linear(const Stream& stream, const LinearProblem& p, const LinearOperan
   };
   const double products =
       static_cast<double>(rows) * static_cast<double>(p.n) * static_cast<double>(p.k);
-  if (run.prepares_rows()) {
+  if (activations.prepares()) {
     const int parts = parts_for(rows, 8.0 * static_cast<double>(rows) * static_cast<double>(p.k));
-    parallel(stream, parts,
-             [&](int part) { run.prepare_rows(rows * part / parts, rows * (part + 1) / parts); });
+    parallel(stream, parts, [&](int part) {
+      activations.prepare(rows * part / parts, rows * (part + 1) / parts);
+    });
   }
   const std::int64_t panels = panels_of(p.n);
   const bool by_rows = panels < 2 * std::int64_t{stream.threads()} && rows > panels;

@@ -1,0 +1,258 @@
+// The arguments of a linear plan, checked before anything is written.
+#include "ops/linear/check.hpp"
+
+#include <algorithm>
+
+#include "core/check.hpp"
+#include "core/fp_environment.hpp"
+#include "numerics/linear.hpp"
+#include "ops/elementwise/kernels.hpp"
+#include "ops/linear/pack.hpp"
+#include "ops/linear/rows.hpp"
+
+namespace octavo::detail {
+namespace {
+
+// An array of one for each of `count`, or a single one.
+Result<Checked> check_one_or(const char* argument, const TensorRef& t, DType type,
+                             std::int64_t count, const char* what) {
+  const Result<std::int64_t> numel = count_elements(argument, t.shape);
+  if (!numel) return numel.error();
+  if (*numel != 1 && *numel != count)
+    return invalid(argument, fmt::format("expected {} elements (one per {}) or one, got {} (shape "
+                                         "{})",
+                                         count, what, *numel, to_string(t.shape)));
+  return check_array(argument, t, type, *numel);
+}
+
+class Checker {
+ public:
+  Checker(const LinearProblem& problem, Target vector_target, const LinearOperands& operands)
+      : p_(problem),
+        vector_target_(vector_target),
+        o_(operands) {}
+
+  Status check() {
+    const FpEnvironment environment;
+    if (Status s = check_matrices(); !s) return s;
+    if (Status s = check_weights(); !s) return s;
+    if (Status s = check_scales("weight_scales", o_.weight_scales, p_.n, "output channel"); !s)
+      return s;
+    if (Status s = check_zero_points("weight_zero_points", o_.weight_zero_points,
+                                     p_.weight_zero_points, p_.weight, p_.n, "output channel");
+        !s)
+      return s;
+    if (p_.op == Op::quantized_matmul) {
+      if (Status s = check_scales("activation_scales", o_.activation_scales, rows_, "row"); !s)
+        return s;
+      if (Status s = check_zero_points("activation_zero_points", o_.activation_zero_points,
+                                       p_.activation_zero_points, p_.activation, rows_, "row");
+          !s)
+        return s;
+    }
+    if (Status s = check_bias(); !s) return s;
+    if (Status s = check_residual(); !s) return s;
+    return check_output_scale();
+  }
+
+ private:
+  // What is read may not be written.
+  [[nodiscard]] Status note(const char* argument, const Extent& extent) const {
+    if (!extent.overlaps(output_)) return {};
+    return invalid("output",
+                   fmt::format("expected memory apart from {}, got an overlap", argument));
+  }
+
+  static Status check_rows(const char* argument, const TensorRef& t) {
+    if (t.shape[0] > 0 && t.shape[1] > 1 && t.strides[1] != 1)
+      return invalid(argument, fmt::format("expected rows of consecutive elements (last stride 1), "
+                                           "got strides {}; copy it first",
+                                           to_string(t.strides)));
+    return {};
+  }
+
+  Status check_matrices() {
+    const TensorRef& in = *o_.input;
+    const Result<Checked> input = check_input("input", in, p_.activation);
+    if (!input) return input.error();
+    if (in.shape.rank() != 2 || in.shape[1] != p_.k)
+      return invalid("input",
+                     fmt::format("expected shape [rows, {}], got {}", p_.k, to_string(in.shape)));
+    rows_ = in.shape[0];
+    if (rows_ > p_.m)
+      return invalid("input", fmt::format("expected at most {} rows, as the plan was made for, got "
+                                          "{}",
+                                          p_.m, rows_));
+    if (Status s = check_rows("input", in); !s) return s;
+    const Result<Checked> output = check_output("output", *o_.output, p_.output);
+    if (!output) return output.error();
+    if (!(o_.output->shape == Shape{rows_, p_.n}))
+      return invalid("output", fmt::format("expected shape [{}, {}], got {}", rows_, p_.n,
+                                           to_string(o_.output->shape)));
+    output_ = output->extent;
+    return note("input", input->extent);
+  }
+
+  Status check_weights() {
+    const WeightRef& w = *o_.weight;
+    if (!p_.packed_weight) {
+      if (w.packed != nullptr)
+        return unsupported("weight",
+                           "expected rows, as the plan was made for, got a packed "
+                           "weight; set packed_weight in the descriptor");
+      if (Status s = check_weight(w.tensor, p_.weight, p_.n, p_.k); !s) return s;
+      return note("weight", check_input("weight", w.tensor, p_.weight)->extent);
+    }
+    if (w.packed == nullptr || w.packed->empty())
+      return unsupported("weight",
+                         fmt::format("expected a packed weight, as the plan was made for, "
+                                     "got {}; make one with pack",
+                                     w.packed == nullptr ? "rows" : "an empty one"));
+    if (w.packed->dtype() != p_.weight)
+      return unsupported("weight", fmt::format("expected weights of {}, got {}", name(p_.weight),
+                                               name(w.packed->dtype())));
+    if (w.packed->n() != p_.n || w.packed->k() != p_.k)
+      return invalid("weight", fmt::format("expected weights packed from [{}, {}], got [{}, {}]",
+                                           p_.n, p_.k, w.packed->n(), w.packed->k()));
+    return {};
+  }
+
+  Status check_scales(const char* argument, const TensorRef* t, std::int64_t count,
+                      const char* what) {
+    if (p_.output == DType::s32) {
+      if (!is_given(t)) return {};
+      return invalid(argument, "expected none with an output of s32 (it holds the sums), got some");
+    }
+    if (!is_given(t))
+      return invalid(argument,
+                     fmt::format("expected {} scales (one per {}) or one, got none", count, what));
+    if (!is_float(t->dtype))
+      return unsupported(argument,
+                         fmt::format("expected f32, f64, f16 or bf16, got {}", name(t->dtype)));
+    const Result<Checked> checked = check_one_or(argument, *t, t->dtype, count, what);
+    if (!checked) return checked.error();
+    if (Status s = note(argument, checked->extent); !s) return s;
+    return compute_type(p_) == DType::f64 ? check_finite<double>(argument, *t, checked->numel)
+                                          : check_finite<float>(argument, *t, checked->numel);
+  }
+
+  template <class C>
+  Status check_finite(const char* argument, const TensorRef& t, std::int64_t count) const {
+    constexpr std::int32_t last = 0x7F7FFFFF;
+    if (count == 0) return {};
+    if (t.dtype == DType::f32) {
+      const auto found = kernels_of(vector_target_).scan(t.data, count, INT32_MAX);
+      if (found.most <= last) return {};
+    }
+    constexpr std::int64_t piece = 256;
+    C values[piece];
+    for (std::int64_t first = 0; first < count; first += piece) {
+      const std::int64_t n = std::min(piece, count - first);
+      load_floats(t, false, first, n, values);
+      for (std::int64_t i = 0; i < n; ++i)
+        if (!numerics::is_finite(values[i]))
+          return invalid(argument, fmt::format("expected finite scales, got {} (as {}) at index {}",
+                                               static_cast<double>(values[i]),
+                                               sizeof(C) == 8 ? "f64" : "f32", first + i));
+    }
+    return {};
+  }
+
+  Status check_zero_points(const char* argument, const TensorRef* t, bool wanted, DType type,
+                           std::int64_t count, const char* what) {
+    if (!wanted) {
+      if (!is_given(t)) return {};
+      return invalid(argument,
+                     fmt::format("expected none, as the plan was made for, got some; set {} in the "
+                                 "descriptor",
+                                 argument));
+    }
+    if (!is_given(t))
+      return invalid(argument, fmt::format("expected {} zero points (one per {}) or one, got none",
+                                           count, what));
+    const Result<Checked> checked = check_one_or(argument, *t, DType::s32, count, what);
+    if (!checked) return checked.error();
+    if (Status s = note(argument, checked->extent); !s) return s;
+    if (checked->numel == 0) return {};
+    const auto found = kernels_of(vector_target_).scan(t->data, checked->numel, -1);
+    const IntRange range = storage_range(type);
+    if (found.least >= range.min && found.most <= range.max) return {};
+    const auto* values = static_cast<const std::int32_t*>(t->data);
+    std::int64_t i = 0;
+    while (values[i] >= range.min && values[i] <= range.max) ++i;
+    return invalid(argument, fmt::format("expected {} to {}, the range of {}, got {} at index {}",
+                                         range.min, range.max, name(type), values[i], i));
+  }
+
+  Status check_bias() {
+    if (!contains(p_.epilogue, Epilogue::bias)) {
+      if (!is_given(o_.bias)) return {};
+      return invalid("bias",
+                     "expected none, as the plan was made for, got one; add Epilogue::bias "
+                     "to the descriptor");
+    }
+    if (!is_given(o_.bias))
+      return p_.n == 0 ? Status()
+                       : invalid("bias", fmt::format("expected {} elements, got none", p_.n));
+    if (!is_float(o_.bias->dtype))
+      return unsupported(
+          "bias", fmt::format("expected f32, f64, f16 or bf16, got {}", name(o_.bias->dtype)));
+    const Result<Checked> checked = check_array("bias", *o_.bias, o_.bias->dtype, p_.n);
+    if (!checked) return checked.error();
+    return note("bias", checked->extent);
+  }
+
+  Status check_residual() {
+    const TensorRef& r = *o_.residual;
+    if (!contains(p_.epilogue, Epilogue::residual)) {
+      if (!is_given(&r)) return {};
+      return invalid("residual",
+                     "expected none, as the plan was made for, got one; add "
+                     "Epilogue::residual to the descriptor");
+    }
+    if (!is_given(&r) && rows_ > 0 && p_.n > 0)
+      return invalid("residual", fmt::format("expected shape [{}, {}], got none", rows_, p_.n));
+    const DType type = is_float(p_.output) ? p_.output : DType::f32;
+    const Result<Checked> checked = check_input("residual", r, type);
+    if (!checked) return checked.error();
+    if (!(r.shape == Shape{rows_, p_.n}))
+      return invalid("residual", fmt::format("expected shape [{}, {}], got {}", rows_, p_.n,
+                                             to_string(r.shape)));
+    if (Status s = check_rows("residual", r); !s) return s;
+    const bool in_place =
+        r.data == o_.output->data && type == p_.output && same_strides(r, *o_.output);
+    return in_place ? Status() : note("residual", checked->extent);
+  }
+
+  Status check_output_scale() const {
+    if (!is_byte(p_.output)) {
+      if (o_.output_scale == 1.0 && o_.output_zero_point == 0) return {};
+      return invalid(o_.output_scale == 1.0 ? "output_zero_point" : "output_scale",
+                     fmt::format("expected none (scale 1, zero point 0) with an output of {}, got "
+                                 "{} and {}",
+                                 name(p_.output), o_.output_scale, o_.output_zero_point));
+    }
+    const bool good = compute_type(p_) == DType::f64
+                          ? numerics::is_divisor(o_.output_scale)
+                          : numerics::is_divisor(static_cast<float>(o_.output_scale));
+    if (good) return {};
+    return invalid("output_scale", fmt::format("expected a finite scale above 0 with a finite "
+                                               "reciprocal, got {}",
+                                               o_.output_scale));
+  }
+
+  const LinearProblem& p_;
+  Target vector_target_;
+  const LinearOperands& o_;
+  std::int64_t rows_ = 0;
+  Extent output_;
+};
+
+}  // namespace
+
+Status check_linear(const LinearProblem& problem, Target vector_target,
+                    const LinearOperands& operands) {
+  return Checker(problem, vector_target, operands).check();
+}
+
+}  // namespace octavo::detail

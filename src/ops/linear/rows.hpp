@@ -1,0 +1,103 @@
+// The rows of activations, as a dot product reads them.
+#pragma once
+
+#include "octavo/linear.hpp"
+#include "ops/elementwise/kernels.hpp"
+#include "ops/linear/dot.hpp"
+
+namespace octavo::detail {
+
+/// How a plan uses its workspace, in bytes from its start.
+struct LinearLayout {
+  const DotKernel* dot = nullptr;
+  bool copies_rows = false;  // activations are not read where they are
+  bool adds_rows = false;    // sums of rows are needed
+  std::int64_t row_stride = 0;
+  std::int64_t scales = 0;       // of activations that are quantized here
+  std::int64_t zero_points = 0;  // likewise
+  std::int64_t row_sums = 0;
+  std::int64_t ones = 0;   // a row of them, to add up columns with
+  std::int64_t packs = 0;  // for each thread: panels, and the sums of their columns
+  std::int64_t pack_bytes = 0;
+  std::int64_t total = 0;
+
+  LinearLayout(const LinearProblem& problem, Target target, int threads);
+};
+
+/// C, as numerics/linear.hpp has it.
+inline DType compute_type(const LinearProblem& p) {
+  return p.activation == DType::f64 || p.output == DType::f64 ? DType::f64 : DType::f32;
+}
+
+/// Whether sums need more than 32 bits.
+bool is_wide(const LinearProblem& problem);
+
+/// Whether an argument that may be left out is there.
+inline bool is_given(const TensorRef* t) {
+  return t != nullptr && (t->data != nullptr || t->shape.rank() > 0);
+}
+
+/// n floats of any type from `first` on, rounded to C; a single one is repeated.
+template <class C>
+void load_floats(const TensorRef& from, bool single, std::int64_t first, std::int64_t n, C* to);
+extern template void load_floats(const TensorRef&, bool, std::int64_t, std::int64_t, float*);
+extern template void load_floats(const TensorRef&, bool, std::int64_t, std::int64_t, double*);
+
+/// Whether a tensor has one element.
+inline bool is_single(const TensorRef& t) {
+  for (int i = 0; i < t.shape.rank(); ++i)
+    if (t.shape[i] != 1) return false;
+  return true;
+}
+
+inline std::int64_t bytes_of(Form form) { return form == Form::s16 ? 2 : 1; }
+
+class Rows {
+ public:
+  Rows(const LinearProblem& problem, const LinearOperands& operands, const LinearLayout& layout,
+       Target vector_target, void* workspace);
+
+  /// Whether there is anything to do before rows can be read; rows are independent of each other.
+  [[nodiscard]] bool prepares() const;
+  void prepare(std::int64_t first, std::int64_t last) const;
+
+  [[nodiscard]] const unsigned char* at(std::int64_t row) const {
+    return activations_ + row * stride_;
+  }
+  [[nodiscard]] std::int64_t stride() const { return stride_; }  // bytes
+  /// A row of ones, where weights are packed run by run.
+  [[nodiscard]] const unsigned char* ones() const { return workspace_ + layout_.ones; }
+
+  /// What is to be subtracted from each value, in the kernel's form.
+  [[nodiscard]] std::int64_t zero(std::int64_t row) const;
+  /// The sum of a row's values, if the layout has them.
+  [[nodiscard]] std::int64_t sum(std::int64_t row) const { return row_sums()[row]; }
+  template <class C>
+  void load_scales(std::int64_t row, std::int64_t rows, C* to) const;
+
+ private:
+  void fill_ones() const;
+  void prepare_row(std::int64_t row) const;
+  void quantize_row(std::int64_t row, const unsigned char* from, unsigned char* to) const;
+  void widen_row(const unsigned char* from, unsigned char flip, unsigned char* to) const;
+  void add_row(std::int64_t row) const;
+  [[nodiscard]] std::int32_t* zero_points() const {
+    return reinterpret_cast<std::int32_t*>(workspace_ + layout_.zero_points);
+  }
+  [[nodiscard]] std::int64_t* row_sums() const {
+    return reinterpret_cast<std::int64_t*>(workspace_ + layout_.row_sums);
+  }
+
+  const LinearProblem& p_;
+  const LinearOperands& o_;
+  const LinearLayout& layout_;
+  Form form_;
+  unsigned char* workspace_;
+  std::int32_t shift_;
+  const unsigned char* activations_ = nullptr;
+  std::int64_t stride_ = 0;
+  std::int64_t input_stride_ = 0;  // in elements
+  KernelFunction fused_ = nullptr;
+};
+
+}  // namespace octavo::detail
