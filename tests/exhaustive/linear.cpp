@@ -37,7 +37,7 @@ class Prefixes {
     };
     for (auto& value : activation_zeros) value = zero(activation);
     for (auto& value : weight_zeros) value = zero(weight);
-    sums.resize(2 * 2 * (side + 1) * side * side);
+    sums.resize(std::size_t{4} * (side + 1) * side * side);
     for (const bool za : {false, true})
       for (const bool zw : {false, true})
         for (std::size_t m = 0; m < side; ++m)

@@ -49,7 +49,7 @@ struct EmulatedTiles {
     ASSERT_EQ(config.bytes[a], 4 * config.rows[b]);
     ASSERT_EQ(config.bytes[c], config.bytes[b]);
     for (int r = 0; r < config.rows[c]; ++r)
-      for (int n = 0; n < config.bytes[c] / 4; ++n) {
+      for (std::ptrdiff_t n = 0; n < config.bytes[c] / 4; ++n) {
         std::uint32_t sum = 0;
         std::memcpy(&sum, &tiles[c][r][4 * n], 4);
         for (int k = 0; k < config.bytes[a]; ++k)

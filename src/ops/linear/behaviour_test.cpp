@@ -254,7 +254,7 @@ void expect_sum(DType activation, int a, DType weight, int w, std::int64_t k) {
                             {.input = TensorRef(as.data(), activation, {1, k}),
                              .weight = packed ? WeightRef(held) : WeightRef(rows),
                              .output = TensorMut(y, {1, 1})}));
-      EXPECT_EQ(y[0], a * w * k) << name(target) << " k=" << k;
+      EXPECT_EQ(y[0], std::int64_t{a} * w * k) << name(target) << " k=" << k;
     }
 }
 

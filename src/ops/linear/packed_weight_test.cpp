@@ -249,7 +249,7 @@ TEST(PackedWeights, CopiesShareTheirMemory) {
   PackedWeight packed = plan->make_packed();
   const PackedWeight copy = packed;
   EXPECT_EQ(copy.impl(), packed.impl());
-  EXPECT_EQ(sums(copy), std::vector<std::int32_t>(3 * 33));  // all zero
+  EXPECT_EQ(sums(copy), std::vector<std::int32_t>(std::size_t{3} * 33));  // all zero
   for (const Matrix* w : {&first, &second}) {
     ASSERT_TRUE(plan->run(one_thread(), {}, {.weight = w->ref(), .packed = &packed}));
     EXPECT_EQ(sums(copy), sums(*w));

@@ -2,6 +2,7 @@
 // are not.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <limits>
 
 #include "ops/linear/testing_refusals.hpp"
@@ -39,7 +40,7 @@ TEST(LinearOverlaps, OfTheOutputWithAnythingThatIsRead) {
       Attempt attempt(kind);
       const TensorRef& read = attempt.ref(part);
       const std::int64_t size = bytes_for(read.dtype, numel(read.shape));
-      constexpr std::int64_t output_size = 4 * 6 * 4;
+      constexpr std::int64_t output_size = std::int64_t{4} * 6 * 4;
       const auto refused = [&](std::int64_t offset) {
         attempt.args.output.data = attempt.at(part) + offset;
         attempt.expect_refused(invalid("output", {"apart", argument, "overlap"}));
@@ -176,7 +177,7 @@ TEST(LinearWorkspaces, OverlappingAnArgument) {
     const std::size_t needed = rows.workspace_size();
     std::byte* behind = rows.at(Part::count);
     ASSERT_LE(needed + 1024, Attempt::front_bytes);
-    std::memcpy(behind + needed, rows.args.weight.tensor.data, 6 * 8);
+    std::memcpy(behind + needed, rows.args.weight.tensor.data, std::size_t{6} * 8);
     rows.args.weight.tensor.data = behind + needed;
     rows.lent = {behind + 64, needed};
     rows.expect_refused(overlap, true);
@@ -247,7 +248,9 @@ TEST(LinearAccepts, StaticScalesOfEitherSign) {
                            .output = TensorMut(y, {1, 2})}));
     const auto s = static_cast<float>(act_scale);
     const std::vector<float> want{-9 * (s * 2), -53 * (s * 4)};
-    EXPECT_EQ(std::memcmp(y.data(), want.data(), 8), 0) << act_scale;
+    for (std::size_t i = 0; i < want.size(); ++i)  // bits, for -0 is not +0
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(want[i]))
+          << act_scale;
   }
 }
 

@@ -193,7 +193,7 @@ void Rows::widen_row(const unsigned char* from, unsigned char flip, unsigned cha
     const std::int64_t n = std::clamp<std::int64_t>(p_.k - i, 0, padded_k);
     std::memcpy(bytes, from + i, static_cast<std::size_t>(n));
     for (std::int64_t j = 0; j < padded_k; ++j)
-      values[j] = static_cast<std::int8_t>(bytes[j] ^ flip);
+      values[j] = static_cast<std::int16_t>((bytes[j] ^ flip ^ 0x80) - 0x80);  // as s8
     std::memcpy(to + 2 * i, values, sizeof values);
   }
 }

@@ -155,8 +155,9 @@ class GuardedLinear {
         FaultNote::set(text);
         for (const bool at_back : {false, true})
           if (const std::string wrong = call.run(stream, d, want, at_back); !wrong.empty())
-            return text + (at_back ? " before the back guard: " : " behind the front guard: ") +
-                   wrong;
+            return std::string(text)
+                .append(at_back ? " before the back guard: " : " behind the front guard: ")
+                .append(wrong);
       }
   return {};
 }
