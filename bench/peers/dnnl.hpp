@@ -25,6 +25,6 @@ class Gomp {
   void (*parallel_)(void (*body)(void*), void* data, unsigned threads, unsigned flags) = nullptr;
 };
 
-Task dnnl_linear(const Linear& problem);
+Task dnnl_linear(const Linear& l);
 
 }  // namespace octavo::bench

@@ -159,6 +159,7 @@ Task make(const Linear& l) {
   const Handle y = tensor_over(l.output, static_cast<std::size_t>(l.m * l.n) * sizeof(float),
                                onnx::f32, {l.m, l.n});
   std::vector<Handle> sessions;
+  sessions.reserve(static_cast<std::size_t>(l.copies));
   const std::string model = model_of(l, whole);
   for (int i = 0; i < l.copies; ++i) sessions.push_back(session_of(model, l.threads));
   return [=, output = l.output, next = std::size_t{0}]() mutable -> const void* {

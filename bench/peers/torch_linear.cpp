@@ -75,6 +75,7 @@ Task product(const Linear& l) {
   const at::Tensor scales = view<float>(l.weight_scales, {l.n}).clone();
   const at::Tensor zeros = at::zeros({l.n}, at::kInt);
   std::vector<at::Tensor> packed;
+  packed.reserve(static_cast<std::size_t>(l.copies));
   for (int i = 0; i < l.copies; ++i)
     packed.push_back(call(
         "onednn::qlinear_prepack",

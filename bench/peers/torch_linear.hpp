@@ -5,6 +5,6 @@
 
 namespace octavo::bench {
 
-Task torch_linear(const Linear& problem);
+Task torch_linear(const Linear& l);
 
 }  // namespace octavo::bench
