@@ -197,10 +197,12 @@ Status LinearPlan::run(const Stream& stream, Workspace workspace,
   if (Status s = check_linear(problem_, vector_target_, operands); !s) return s;
   const LinearOperands& o = operands;
   const TensorRef output = *o.output;
-  if (Status s = check_workspace(
-          workspace, workspace_size(),
-          {o.input, &o.weight->tensor, o.weight_scales, o.weight_zero_points, o.bias, o.residual,
-           &output, o.activation_scales, o.activation_zero_points});
+  const auto given = [](const TensorRef* t) { return is_given(t) ? t : nullptr; };
+  if (Status s =
+          check_workspace(workspace, workspace_size(),
+                          {o.input, given(&o.weight->tensor), given(o.weight_scales),
+                           given(o.weight_zero_points), given(o.bias), given(o.residual), &output,
+                           given(o.activation_scales), given(o.activation_zero_points)});
       !s)
     return s;
   run_linear(stream, problem_, operands, sku_.target, vector_target_, threads_, workspace.data);
