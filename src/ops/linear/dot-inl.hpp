@@ -94,8 +94,13 @@ Target dot(const DotCall& call) {
       tile.weights[v] =
           call.weights + at / panel_columns * call.panel_bytes + at % panel_columns * step_k;
     }
-    for (std::int64_t row = 0; row < call.rows; row += E::rows) {
-      const std::int64_t rows = call.rows - row < E::rows ? call.rows - row : E::rows;
+    std::int64_t rows = 0;
+    for (std::int64_t row = 0; row < call.rows; row += rows) {
+      // A last strip of one or two rows would take half as long as a whole one: two halves do not.
+      const std::int64_t left_rows = call.rows - row;
+      rows = left_rows <= E::rows                  ? left_rows
+             : left_rows < E::rows + (E::rows / 2) ? (left_rows + 1) / 2
+                                                   : E::rows;
       tile.activations =
           static_cast<const unsigned char*>(call.activations) + row * call.activation_stride;
       tile.sums = call.sums + row * group_columns + column;
