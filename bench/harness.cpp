@@ -69,7 +69,8 @@ std::int64_t first_calls(Competitor& c, double slice) {
 // One turn: a warm-up that brings caches and threads into the state of steady use, then the timing.
 void take_turn(Competitor& c, std::int64_t batch, bool threaded) {
   if (threaded) wait_until_quiet();
-  if (c.seconds < out_of_cache) time_calls(c, 1 + batch / 4);
+  const std::int64_t usual = c.seconds < out_of_cache ? 1 + batch / 4 : 0;
+  if (const auto calls = std::max<std::int64_t>(usual, c.warm_up); calls > 0) time_calls(c, calls);
   c.seconds = std::min(c.seconds, time_calls(c, batch));
 }
 

@@ -36,6 +36,7 @@ struct Competitor {
   Kind kind = Kind::peer;
   std::function<void()> run = nullptr;
   double seconds = std::numeric_limits<double>::infinity();  // the fastest call
+  int warm_up = 0;  // calls before each timing, if more than usual are needed
 };
 
 // Lets all take turns in random order, `field[0]` being ours, for about `seconds` (an eighth of it

@@ -106,14 +106,18 @@ std::vector<std::pair<const char*, LinearCase>> variants(const LinearCase& c) {
 }
 
 // Lets all take turns. With cold weights a turn is one round of all copies: the fastest call alone
-// might be that of a copy which a cache has kept.
-void race_rounds(std::vector<Competitor>& field, double seconds, bool quick, int threads) {
+// might be that of a copy which a cache has kept. Warm ones are brought back into the cache after
+// the others' turns, and it takes some calls until it keeps them.
+void race_rounds(std::vector<Competitor>& field, const LinearShape& shape, bool quick,
+                 int threads) {
   const std::size_t copies = weights().copies().size();
-  for (auto& c : field)
+  for (auto& c : field) {
+    if (copies == 1 && shape.m <= few_rows) c.warm_up = 4;
     c.run = [run = std::move(c.run), copies] {
       for (std::size_t i = 0; i < copies; ++i) run();
     };
-  race(field, seconds, quick, threads > 1);
+  }
+  race(field, shape.seconds, quick, threads > 1);
   for (auto& c : field) c.seconds /= static_cast<double>(copies);
 }
 
@@ -165,7 +169,7 @@ void run_case(benchmark::State& state, const LinearCase& c, bool quick) {
     if (auto limit = peak(*target, c.shape.operations(), c.threads))
       field.push_back(*std::move(limit));
   if (c.shape.m <= few_rows) add_reads(field, weights().copies(), weights().bytes(), c.threads);
-  race_rounds(field, c.shape.seconds, quick, c.threads);
+  race_rounds(field, c.shape, quick, c.threads);
   state.SetLabel(std::string(name(layer->target())));
   report(state, c, field);
 }
@@ -185,7 +189,7 @@ void run_stream(benchmark::State& state, const LinearShape& shape, bool cold, in
   weights().prepare(shape.n, shape.k, cold);
   std::vector<Competitor> field;
   add_reads(field, weights().copies(), weights().bytes(), threads);
-  race_rounds(field, 0.6, quick, threads);
+  race_rounds(field, shape, quick, threads);
   const auto best = std::min_element(field.begin(), field.end(), [](const auto& a, const auto& b) {
     return a.seconds < b.seconds;
   });

@@ -107,7 +107,7 @@ def _others(results: Results, threads: list[int]) -> list[str]:
     ]
     rows = []
     for case in results.linear:
-        if (case.activation, case.weights, case.threads) != ("f32", "packed", 1):
+        if (case.activation, case.weights, case.threads) != ("f32", "packed", 1) or case.cold:
             continue
         cells = []
         for t, activation, weights, counter in columns:
@@ -115,8 +115,8 @@ def _others(results: Results, threads: list[int]) -> list[str]:
             found = results.find_linear(key, t)
             value = found.get(counter) if found else None
             cells.append(_number(1 / value if value else None, "{:.2f}×"))
-        rows.append([_shape(case.shape), "cold" if case.cold else "warm", *cells])
-    heads = ["M x N x K", "weights"]
+        rows.append([_shape(case.shape), *cells])
+    heads = ["M x N x K"]
     for t, activation, weights, _ in columns:
         heads.append(f"{'rows' if weights == 'rows' else activation}, {t}t")
     title = "Time of bf16 and f16 over f32, and of unpacked rows over packed weights"

@@ -79,7 +79,7 @@ def _roofs(picture: Picture, axes: Axes, results: Results, threads: int):
             stroke_dasharray="5 3" if cold else "none",
         )
         words = f"{'cold' if cold else 'warm'} {rate:.0f} GB/s"
-        at = end * (0.6 if cold else 0.8)
+        at = end * (0.25 if cold else 0.8)
         shift, anchor = (8, "start") if cold else (-8, "end")
         x, y = axes.x(at) + shift, axes.y(rate * at * 1e-3)
         picture.text(x, y, words, size=11, text_anchor=anchor, **HALO)
