@@ -168,7 +168,7 @@ Outcome random_shapes(std::uint64_t first, std::uint64_t last) {
 
 Outcome guards(Target target, std::uint64_t turn) {
   std::vector<std::int64_t> sizes;
-  for (std::int64_t i = 1; i <= 34; ++i) sizes.push_back(i);
+  for (std::int64_t i = 0; i <= 34; ++i) sizes.push_back(i);
   for (const std::int64_t more : {47, 48, 49, 63, 64, 65, 66, 127, 128, 129}) sizes.push_back(more);
   Outcome outcome;
   std::string wrong = testing::check_linear_guards(target, sizes, turn);
