@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "core/check.hpp"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -125,6 +127,12 @@ std::string_view name(Backend backend) noexcept { return backend == Backend::cpu
 namespace detail {
 
 Result<std::uint32_t> allowed_targets(const Stream& stream, const PlanPreference& preference) {
+  if (stream.options().threads < 0)
+    return invalid("threads",
+                   fmt::format("expected 0 (all) or more, got {}", stream.options().threads));
+  if (preference.backend && *preference.backend != stream.backend())
+    return unsupported("backend", fmt::format("expected {}, the stream's, got {}",
+                                              name(stream.backend()), name(*preference.backend)));
   std::uint32_t allowed = detected();
   const auto apply = [&](const char* argument, Target cap) -> Status {
     if (static_cast<int>(cap) >= target_count || !is_available(cap))

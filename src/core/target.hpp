@@ -18,7 +18,15 @@ inline constexpr std::array target_order = {
     Target::scalar};
 
 // What `stream`, `preference` and OCTAVO_TARGET allow together, as a set of bits 1 << int(target)
-// that this CPU has; or why one of them cannot be honoured.
+// that this CPU has; or why one of them cannot be honoured (threads, backend, target).
 Result<std::uint32_t> allowed_targets(const Stream& stream, const PlanPreference& preference);
+
+// The best of those that `has` kernels.
+template <class F>
+Target best_target(std::uint32_t allowed, F has) {
+  for (const Target target : target_order)
+    if ((allowed >> static_cast<unsigned>(target) & 1U) != 0 && has(target)) return target;
+  return Target::scalar;
+}
 
 }  // namespace octavo::detail

@@ -320,12 +320,6 @@ Result<ElementwisePlan> ElementwisePlan::select(const Stream& stream,
   if (!range) return range.error();
   const Result<Sizes> sizes = check_sizes(problem);
   if (!sizes) return sizes.error();
-  if (stream.options().threads < 0)
-    return invalid("threads",
-                   fmt::format("expected 0 (all) or more, got {}", stream.options().threads));
-  if (preference.backend && *preference.backend != stream.backend())
-    return unsupported("backend", fmt::format("expected {}, the stream's, got {}",
-                                              name(stream.backend()), name(*preference.backend)));
   const Result<std::uint32_t> allowed = allowed_targets(stream, preference);
   if (!allowed) return allowed.error();
 
@@ -338,13 +332,8 @@ Result<ElementwisePlan> ElementwisePlan::select(const Stream& stream,
   const auto find = [&](Target target, bool per_lane) {
     return kernels_of(target).find({problem.op, problem.element, problem.integer, per_lane});
   };
-  Target chosen = Target::scalar;
-  for (const Target target : target_order)
-    if ((*allowed >> static_cast<unsigned>(target) & 1U) != 0 &&
-        kernels_of(target).find != nullptr) {
-      chosen = target;
-      break;
-    }
+  const Target chosen =
+      best_target(*allowed, [](Target t) { return kernels_of(t).find != nullptr; });
   for (const bool per_lane : {false, true}) {
     plan.kernels_[per_lane ? 1 : 0] = find(chosen, per_lane);
     plan.reference_[per_lane ? 1 : 0] = find(Target::scalar, per_lane);

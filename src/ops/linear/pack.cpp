@@ -261,13 +261,6 @@ Result<PackWeightPlan> PackWeightPlan::select(const Stream& stream, const Descri
     return detail::unsupported("weight",
                                fmt::format("expected s8 or u8, got {}", name(descriptor.weight)));
   if (Status s = detail::check_weight_sizes(descriptor.n, descriptor.k); !s) return s.error();
-  if (stream.options().threads < 0)
-    return detail::invalid(
-        "threads", fmt::format("expected 0 (all) or more, got {}", stream.options().threads));
-  if (preference.backend && *preference.backend != stream.backend())
-    return detail::unsupported(
-        "backend", fmt::format("expected {}, the stream's, got {}", name(stream.backend()),
-                               name(*preference.backend)));
   if (const auto allowed = detail::allowed_targets(stream, preference); !allowed)
     return allowed.error();
   PackWeightPlan plan;

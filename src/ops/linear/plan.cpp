@@ -140,30 +140,20 @@ Result<LinearPlan> LinearPlan::select(const Stream& stream, const LinearProblem&
     if (Status s = check_zero_point("act_zero_point", problem.act_zero_point, problem.activation);
         !s)
       return s.error();
-  if (stream.options().threads < 0)
-    return invalid("threads",
-                   fmt::format("expected 0 (all) or more, got {}", stream.options().threads));
   // (Each thread packs a group of panels, with their sums, in the workspace.)
   const Shape packs{stream.threads(), group_columns, problem.k + 2 * padded_k};
   if (!problem.packed_weight && problem.m > 0 && problem.n > 0 && !count_elements("k", packs))
     return invalid("k", fmt::format("expected a workspace within the address space, got k = {} and "
                                     "{} threads that pack weights; pack them beforehand",
                                     problem.k, stream.threads()));
-  if (preference.backend && *preference.backend != stream.backend())
-    return unsupported("backend", fmt::format("expected {}, the stream's, got {}",
-                                              name(stream.backend()), name(*preference.backend)));
   const Result<std::uint32_t> allowed = allowed_targets(stream, preference);
   if (!allowed) return allowed.error();
-  const auto best = [&](auto has) {
-    for (const Target target : target_order)
-      if ((*allowed >> static_cast<unsigned>(target) & 1U) != 0 && has(target)) return target;
-    return Target::scalar;
-  };
 
   LinearPlan plan;
   plan.problem_ = problem;
   plan.threads_ = stream.threads();
-  plan.vector_target_ = best([](Target t) { return kernels_of(t).find != nullptr; });
+  plan.vector_target_ =
+      best_target(*allowed, [](Target t) { return kernels_of(t).find != nullptr; });
   plan.sku_.category = Category::linear;
   plan.sku_.op = problem.op;
   plan.sku_.element = problem.activation;
@@ -172,7 +162,7 @@ Result<LinearPlan> LinearPlan::select(const Stream& stream, const LinearProblem&
   plan.sku_.layout = problem.op == Op::smoothquant_linear ? Layout::per_tensor : Layout::per_token;
   plan.sku_.epilogue = problem.epilogue;
   plan.sku_.profile = problem.profile;
-  plan.sku_.target = best([](Target t) { return dot_kernel_of(t) != nullptr; });
+  plan.sku_.target = best_target(*allowed, [](Target t) { return dot_kernel_of(t) != nullptr; });
   plan.sku_.guarantee.math = problem.output == DType::s32 ? DType::s32 : compute_type(problem);
   plan.sku_.guarantee.accumulator = DType::s32;
   if (Status s = check_max_workspace(preference, plan.workspace_size(),
