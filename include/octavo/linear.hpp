@@ -52,8 +52,7 @@ struct LinearProblem {
   DType quantized = DType::s8;   // to this
   DType weight = DType::s8;
   DType output = DType::f32;
-  bool symmetric = true;  // of activations that are quantized here
-  int mode = 0;           // likewise: the RangeMode as given
+  int mode = 0;  // of activations that are quantized here: the RangeMode as given
   bool activation_zero_points = false;
   bool weight_zero_points = false;
   bool packed_weight = false;
@@ -84,7 +83,7 @@ class LinearPlan {
   static Result<LinearPlan> select(const Stream& stream, const LinearProblem& problem,
                                    const PlanPreference& preference);
   [[nodiscard]] Status can_implement(const LinearOperands& operands) const;
-  [[nodiscard]] std::size_t workspace_size() const noexcept;
+  [[nodiscard]] std::size_t workspace_size() const noexcept { return workspace_bytes_; }
   Status run(const Stream& stream, Workspace workspace, const LinearOperands& operands) const;
   [[nodiscard]] const KernelSku& sku() const noexcept { return sku_; }
 
@@ -93,6 +92,7 @@ class LinearPlan {
   LinearProblem problem_;
   Target vector_target_ = Target::scalar;  // of all that is not a dot product
   int threads_ = 1;                        // that pack weights, run by run
+  std::size_t workspace_bytes_ = 0;
   KernelSku sku_;
 };
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "octavo/result.hpp"
@@ -18,8 +19,9 @@
 
 namespace octavo {
 
-/// Packed weights [n, k] of s8 or u8. Copies share their memory. Plans read it and never write it,
-/// so one may serve many threads. A default-constructed one is empty and is refused everywhere.
+/// Packed weights [n, k] of s8 or u8. Copies share their memory, which linear plans only read, so
+/// one may serve many threads; only PackWeightPlan writes it, and refuses to where there are
+/// copies. A default-constructed one is empty and is refused everywhere.
 class PackedWeight {
  public:
   PackedWeight() = default;
@@ -28,12 +30,13 @@ class PackedWeight {
   [[nodiscard]] std::int64_t k() const noexcept;
   [[nodiscard]] DType dtype() const noexcept;
   [[nodiscard]] bool empty() const noexcept { return impl_ == nullptr; }
-  /// Bytes of memory that it holds.
+  /// Bytes of what it holds: panels of weights, and the sum of each column.
   [[nodiscard]] std::size_t bytes() const noexcept;
 
   /// A portable image, with a version and a checksum.
   [[nodiscard]] std::vector<std::byte> serialize() const;
-  /// Reads one back; refuses what is truncated, damaged, or of a version it does not know.
+  /// Reads one back; refuses what is truncated, damaged, or of a version it does not know. Whoever
+  /// wrote it, the sums in it are those of its weights.
   [[nodiscard]] static Result<PackedWeight> deserialize(std::span<const std::byte> image);
 
   struct Impl;
@@ -48,12 +51,11 @@ class PackedWeight {
 struct WeightRef {
   WeightRef() = default;
   WeightRef(const TensorRef& rows) : tensor(rows) {}
-  template <class... T>
-  requires(sizeof...(T) > 1) explicit WeightRef(const T&... rows) : tensor(rows...) {}
-  WeightRef(const PackedWeight& packed_weight) : packed(&packed_weight) {}
+  WeightRef(PackedWeight packed_weight) : packed(std::move(packed_weight)), is_packed(true) {}
 
   TensorRef tensor;
-  const PackedWeight* packed = nullptr;  ///< must outlive the call
+  PackedWeight packed;  ///< shares the memory of the one it was made from
+  bool is_packed = false;
 };
 
 struct PackWeightDescriptor {
@@ -64,7 +66,7 @@ struct PackWeightDescriptor {
 
 struct PackWeightArgs {
   TensorRef weight;                ///< [n, k]; rows may lie apart
-  PackedWeight* packed = nullptr;  ///< of make_packed
+  PackedWeight* packed = nullptr;  ///< of make_packed; has no copies
 };
 
 class PackWeightPlan {
@@ -75,7 +77,7 @@ class PackWeightPlan {
   static Result<PackWeightPlan> select(const Stream& stream, const Descriptor& descriptor,
                                        const PlanPreference& preference = {});
   /// One of the right size, all zero. The only allocation.
-  [[nodiscard]] PackedWeight make_packed() const;
+  [[nodiscard]] Result<PackedWeight> make_packed() const;
   [[nodiscard]] Status can_implement(const Args& args) const;
   [[nodiscard]] std::size_t workspace_size() const noexcept { return 0; }
   Status run(const Stream& stream, Workspace workspace, const Args& args) const;

@@ -22,7 +22,8 @@ enum class Profile : std::uint8_t {
 
 struct PrecisionGuarantee {
   DType math = DType::f32;                ///< every operation is rounded to this type
-  std::optional<DType> accumulator = {};  ///< of sums; none in elementwise operations
+  std::optional<DType> accumulator = {};  ///< of sums, which are exact (where k needs
+                                          ///< more, pieces of s32 are added in 64 bits)
   bool deterministic = true;              ///< the same call gives the same bits
   bool bit_stable_same_hardware = true;   ///< whatever the threads and the split
   bool bit_stable_everywhere = true;      ///< on every target and backend too
@@ -53,8 +54,9 @@ enum class Epilogue : std::uint8_t { none = 0, bias = 1, residual = 2, relu = 4 
 [[nodiscard]] constexpr Epilogue operator|(Epilogue a, Epilogue b) noexcept {
   return static_cast<Epilogue>(static_cast<int>(a) | static_cast<int>(b));
 }
+/// Whether all of `part` is in the set.
 [[nodiscard]] constexpr bool contains(Epilogue set, Epilogue part) noexcept {
-  return (static_cast<int>(set) & static_cast<int>(part)) != 0;
+  return (static_cast<int>(set) & static_cast<int>(part)) == static_cast<int>(part);
 }
 
 [[nodiscard]] std::string_view name(Category category) noexcept;
@@ -70,7 +72,11 @@ struct KernelSku {
   /// layers: activations and weights.
   DType element = DType::f32;
   DType aux_element = DType::s8;
-  std::optional<DType> output = std::nullopt;  ///< of linear layers only
+  // Of linear layers only: the output, what float activations are quantized to, and whether weights
+  // are packed beforehand.
+  std::optional<DType> output = std::nullopt;
+  std::optional<DType> quantized = std::nullopt;
+  bool packed_weight = false;
   Layout layout = Layout::per_tensor;
   Epilogue epilogue = Epilogue::none;
   Profile profile = Profile::torch;
@@ -82,7 +88,8 @@ struct KernelSku {
 };
 
 /// "elementwise.quantize.per_tensor.f32.s8.none.torch.cpu.avx512",
-/// "linear.quantized_linear.per_token.f32.s8.bf16.bias_relu.torch.cpu.amx": stable, one per kernel.
+/// "linear.quantized_linear.per_token.f32-s8.s8.bf16.packed.bias_relu.torch.cpu.amx": stable, one
+/// per kernel.
 [[nodiscard]] std::string to_string(const KernelSku& sku);
 
 }  // namespace octavo

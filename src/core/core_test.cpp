@@ -288,7 +288,11 @@ TEST(Skus, PrintAsDocumented) {
   sku.output = DType::f16;
   sku.epilogue = Epilogue::bias | Epilogue::relu;
   EXPECT_EQ(to_string(sku),
-            "linear.quantized_linear.per_group.bf16.s8.f16.bias_relu.onnx.cpu.neon");
+            "linear.quantized_linear.per_group.bf16.s8.f16.rows.bias_relu.onnx.cpu.neon");
+  sku.quantized = DType::u8;
+  sku.packed_weight = true;
+  EXPECT_EQ(to_string(sku),
+            "linear.quantized_linear.per_group.bf16-u8.s8.f16.packed.bias_relu.onnx.cpu.neon");
 }
 
 TEST(Skus, AreDistinctInEveryField) {

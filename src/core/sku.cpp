@@ -65,10 +65,12 @@ std::string_view name(Epilogue epilogue) noexcept {
 }
 
 std::string to_string(const KernelSku& s) {
-  return fmt::format("{}.{}.{}.{}.{}{}{}.{}.{}.{}.{}", name(s.category), name(s.op), name(s.layout),
-                     name(s.element), name(s.aux_element), s.output ? "." : "",
-                     s.output ? name(*s.output) : "", name(s.epilogue), name(s.profile),
-                     name(s.backend), name(s.target));
+  const std::string quantized = s.quantized ? fmt::format("-{}", name(*s.quantized)) : "";
+  const std::string output =
+      s.output ? fmt::format(".{}.{}", name(*s.output), s.packed_weight ? "packed" : "rows") : "";
+  return fmt::format("{}.{}.{}.{}{}.{}{}.{}.{}.{}.{}", name(s.category), name(s.op), name(s.layout),
+                     name(s.element), quantized, name(s.aux_element), output, name(s.epilogue),
+                     name(s.profile), name(s.backend), name(s.target));
 }
 
 }  // namespace octavo
@@ -88,6 +90,8 @@ std::size_t std::hash<octavo::KernelSku>::operator()(const octavo::KernelSku& s)
   add(s.element);
   add(s.aux_element);
   add(s.output ? static_cast<int>(*s.output) + 1 : 0);
+  add(s.quantized ? static_cast<int>(*s.quantized) + 1 : 0);
+  add(s.packed_weight);
   add(s.layout);
   add(s.epilogue);
   add(s.profile);

@@ -30,10 +30,19 @@ constexpr bool all(std::uint64_t value, std::initializer_list<int> bits) {
   return true;
 }
 
-bool may_use_tiles() {
+constexpr unsigned tile_data = 18;  // XFEATURE_XTILEDATA
+
+// Whether the system would hand out tiles to a process that asks.
+bool has_tiles() {
+  constexpr long get_supported = 0x1021;  // ARCH_GET_XCOMP_SUPP
+  std::uint64_t supported = 0;
+  return syscall(SYS_arch_prctl, get_supported, &supported) == 0 &&
+         ((supported >> tile_data) & 1U) != 0;
+}
+
+bool ask_for_tiles() {
   constexpr long request_permission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr long tile_data = 18;               // XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+  return syscall(SYS_arch_prctl, request_permission, long{tile_data}) == 0;
 }
 
 std::uint32_t detect() {
@@ -61,8 +70,7 @@ std::uint32_t detect() {
   found |= bit(Target::avx512);
   if (!all(seven.c, {11})) return found;
   found |= bit(Target::avx512vnni);
-  // The system hands out tiles to processes that ask for them.
-  if (all(state, {17, 18}) && all(seven.d, {24, 25}) && may_use_tiles()) found |= bit(Target::amx);
+  if (all(state, {17, 18}) && all(seven.d, {24, 25}) && has_tiles()) found |= bit(Target::amx);
   return found;
 }
 #else
@@ -125,6 +133,16 @@ bool is_available(Target target) noexcept { return (detected() & bit(target)) !=
 std::string_view name(Backend backend) noexcept { return backend == Backend::cpu ? "cpu" : "cuda"; }
 
 namespace detail {
+
+bool may_run([[maybe_unused]] Target target) {
+#if defined(__x86_64__)
+  if (target == Target::amx) {
+    static const bool granted = ask_for_tiles();
+    return granted;
+  }
+#endif
+  return true;
+}
 
 Result<std::uint32_t> allowed_targets(const Stream& stream, const PlanPreference& preference) {
   if (stream.options().threads < 0)

@@ -21,6 +21,10 @@ inline constexpr std::array target_order = {
 // that this CPU has; or why one of them cannot be honoured (threads, backend, target).
 Result<std::uint32_t> allowed_targets(const Stream& stream, const PlanPreference& preference);
 
+// Whether the system lets this process run an available target. Tiles must be asked for, once, and
+// that grows the state saved by signals: only a plan that would use them does it.
+bool may_run(Target target);
+
 // The best of those that `has` kernels.
 template <class F>
 Target best_target(std::uint32_t allowed, F has) {

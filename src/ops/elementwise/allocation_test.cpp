@@ -226,7 +226,7 @@ TEST_F(Allocation, NoneInLinearLayers) {
       const LinearData d = make_linear(linear_case_in_turn(1, 1, 900, 900));
       const auto plan = PackWeightPlan::select(stream, {.n = 900, .k = 900, .weight = d.c.weight});
       ASSERT_TRUE(plan);
-      PackedWeight packed = plan->make_packed();
+      PackedWeight packed = *plan->make_packed();
       const PackWeightArgs args{.weight = d.weight.ref(), .packed = &packed};
       bool fine = true;
       for (int i = 0; i < warm_up; ++i) fine &= plan->run(stream, {}, args).has_value();

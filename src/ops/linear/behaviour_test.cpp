@@ -102,9 +102,10 @@ TEST(LinearThreads, AnyNumberGivesTheSameBits) {
   [[maybe_unused]] const ManyThreads many;
   for (const Target target : linear_targets()) {
     const Streams streams(target);
-    // Split by panels of columns, and by rows.
+    // Several million products each, so that threads share them: by panels of columns, by both, and
+    // one row.
     for (const auto& [m, n, k] :
-         {std::array<std::int64_t, 3>{33, 700, 90}, {700, 20, 130}, {1, 1500, 800}}) {
+         {std::array<std::int64_t, 3>{67, 700, 180}, {700, 40, 260}, {1, 3000, 2100}}) {
       if (slow_machine() && target == Target::scalar) continue;
       for_each_layer(m, n, k, [&](const LinearCase& c) {
         if (c.seed % 4 != 0) return;
@@ -160,7 +161,7 @@ TEST(LinearEnvironment, NeitherMattersNorChanges) {
   const Environment usual = environment();
   for (const int threads : {1, 5}) {
     const Stream stream = Stream::cpu({.threads = threads});
-    for_each_layer(33, 300, 120, [&](const LinearCase& c) {
+    for_each_layer(33, 700, 160, [&](const LinearCase& c) {
       const Layer layer(stream, c);
       const WorkspaceBuffer workspace(layer.workspace_size());
       const std::vector<Environment> all = environments();

@@ -96,24 +96,24 @@ class Checker {
   Status check_weights() {
     const WeightRef& w = *o_.weight;
     if (!p_.packed_weight) {
-      if (w.packed != nullptr)
+      if (w.is_packed)
         return unsupported("weight",
                            "expected rows, as the plan was made for, got a packed "
                            "weight; set packed_weight in the descriptor");
       if (Status s = check_weight(w.tensor, p_.weight, p_.n, p_.k); !s) return s;
       return note("weight", check_input("weight", w.tensor, p_.weight)->extent);
     }
-    if (w.packed == nullptr || w.packed->empty())
+    if (w.packed.empty())
       return unsupported("weight",
                          fmt::format("expected a packed weight, as the plan was made for, "
                                      "got {}; make one with pack",
-                                     w.packed == nullptr ? "rows" : "an empty one"));
-    if (w.packed->dtype() != p_.weight)
+                                     w.is_packed ? "an empty one" : "rows"));
+    if (w.packed.dtype() != p_.weight)
       return unsupported("weight", fmt::format("expected weights of {}, got {}", name(p_.weight),
-                                               name(w.packed->dtype())));
-    if (w.packed->n() != p_.n || w.packed->k() != p_.k)
+                                               name(w.packed.dtype())));
+    if (w.packed.n() != p_.n || w.packed.k() != p_.k)
       return invalid("weight", fmt::format("expected weights packed from [{}, {}], got [{}, {}]",
-                                           p_.n, p_.k, w.packed->n(), w.packed->k()));
+                                           p_.n, p_.k, w.packed.n(), w.packed.k()));
     return {};
   }
 
@@ -124,8 +124,10 @@ class Checker {
       return invalid(argument, "expected none with an output of s32 (it holds the sums), got some");
     }
     if (!is_given(t))
-      return invalid(argument,
-                     fmt::format("expected {} scales (one per {}) or one, got none", count, what));
+      return count == 0
+                 ? Status()
+                 : invalid(argument, fmt::format("expected {} scales (one per {}) or one, got none",
+                                                 count, what));
     if (!is_float(t->dtype))
       return unsupported(argument,
                          fmt::format("expected f32, f64, f16 or bf16, got {}", name(t->dtype)));
@@ -168,8 +170,10 @@ class Checker {
                                  argument));
     }
     if (!is_given(t))
-      return invalid(argument, fmt::format("expected {} zero points (one per {}) or one, got none",
-                                           count, what));
+      return count == 0 ? Status()
+                        : invalid(argument, fmt::format("expected {} zero points (one per {}) or "
+                                                        "one, got none",
+                                                        count, what));
     const Result<Checked> checked = check_one_or(argument, *t, DType::s32, count, what);
     if (!checked) return checked.error();
     if (Status s = note(argument, checked->extent); !s) return s;
@@ -210,8 +214,11 @@ class Checker {
                      "expected none, as the plan was made for, got one; add "
                      "Epilogue::residual to the descriptor");
     }
-    if (!is_given(&r) && rows_ > 0 && p_.n > 0)
-      return invalid("residual", fmt::format("expected shape [{}, {}], got none", rows_, p_.n));
+    if (!is_given(&r))
+      return rows_ == 0 || p_.n == 0
+                 ? Status()
+                 : invalid("residual",
+                           fmt::format("expected shape [{}, {}], got none", rows_, p_.n));
     const DType type = is_float(p_.output) ? p_.output : DType::f32;
     const Result<Checked> checked = check_input("residual", r, type);
     if (!checked) return checked.error();

@@ -4,6 +4,8 @@
 //     target                       it is compiled for
 //     columns                      of a vector of weights, a divisor of 16
 //     rows, vectors                of a tile
+//     tall_rows, tall_vectors      of a tile for a few rows more, so that weights are read once;
+//                                  0 if there is none
 //     activation_bytes             of a step: 4 values
 //     Activation, Weights, Sums    types
 //     activation(p), weights(p)    load; one step's activations are repeated for each column
@@ -63,15 +65,29 @@ void dot_tile(const Tile& t) {
 
 using TileFunction = void (*)(const Tile&);
 
-// For every number of rows and of vectors. (No std::array: its functions would be shared by all
-// instruction sets.)
-template <class E, class Indices>
+// For every number of vectors up to `vectors`, and of rows from first_row on. (No std::array: its
+// functions would be shared by all instruction sets.)
+template <class E, int first_row, int vectors, class Indices>
 struct Tiles;
-template <class E, std::size_t... i>
-struct Tiles<E, std::index_sequence<i...>> {
+template <class E, int first_row, int vectors, std::size_t... i>
+struct Tiles<E, first_row, vectors, std::index_sequence<i...>> {
   static constexpr TileFunction all[] = {
-      dot_tile<E, static_cast<int>(i) / E::vectors + 1, static_cast<int>(i) % E::vectors + 1>...};
+      dot_tile<E, static_cast<int>(i) / vectors + first_row, static_cast<int>(i) % vectors + 1>...};
 };
+
+template <class E>
+TileFunction find_tile(std::int64_t rows, std::int64_t vectors) {
+  constexpr std::size_t usual = std::size_t{E::rows} * E::vectors;
+  if constexpr (E::tall_rows > 0) {
+    constexpr std::size_t tall = std::size_t{E::tall_rows - E::rows} * E::tall_vectors;
+    if (rows > E::rows)
+      return Tiles<E, E::rows + 1, E::tall_vectors,
+                   std::make_index_sequence<tall>>::all[(rows - E::rows - 1) * E::tall_vectors +
+                                                        vectors - 1];
+  }
+  return Tiles<E, 1, E::vectors, std::make_index_sequence<usual>>::all[(rows - 1) * E::vectors +
+                                                                       vectors - 1];
+}
 
 template <class E>
 Target dot(const DotCall& call) {
@@ -80,9 +96,9 @@ Target dot(const DotCall& call) {
       for (std::int64_t line = 0; line < 16; ++line)
         __builtin_prefetch(call.ahead + panel * call.panel_bytes + line * 64, 0, 2);
   }
-  using All = Tiles<E, std::make_index_sequence<std::size_t{E::rows} * E::vectors>>;
   const std::int64_t columns = call.panels * panel_columns;
-  constexpr std::int64_t wide = E::vectors * E::columns;
+  const bool tall = call.rows > E::rows && call.rows <= E::tall_rows;
+  const std::int64_t wide = (tall ? E::tall_vectors : E::vectors) * E::columns;
   for (std::int64_t column = 0; column < columns; column += wide) {
     const std::int64_t left = columns - column;
     const std::int64_t vectors = (left < wide ? left : wide) / E::columns;
@@ -98,13 +114,13 @@ Target dot(const DotCall& call) {
     for (std::int64_t row = 0; row < call.rows; row += rows) {
       // A last strip of one or two rows would take half as long as a whole one: two halves do not.
       const std::int64_t left_rows = call.rows - row;
-      rows = left_rows <= E::rows                  ? left_rows
+      rows = tall || left_rows <= E::rows          ? left_rows
              : left_rows < E::rows + (E::rows / 2) ? (left_rows + 1) / 2
                                                    : E::rows;
       tile.activations =
           static_cast<const unsigned char*>(call.activations) + row * call.activation_stride;
       tile.sums = call.sums + row * group_columns + column;
-      All::all[(rows - 1) * E::vectors + vectors - 1](tile);
+      find_tile<E>(rows, vectors)(tile);
     }
   }
   return E::target;

@@ -44,6 +44,11 @@ struct DotKernel {
   std::int64_t k_grain = step_k;
   /// Best called with so many rows, up to block_rows.
   std::int64_t rows = 48;
+  /// So many rows are multiplied by all weights before the next are: as many as should stay in the
+  /// second cache.
+  std::int64_t resident_rows = INT64_MAX;
+  /// Below this many products per thread, waking another one costs more than it saves.
+  std::int64_t products_per_thread = std::int64_t{1} << 20;
   Target (*run)(const DotCall& call) = nullptr;  // returns the target it was compiled for
   /// After all calls of a thread, where the target needs it.
   void (*end)() = nullptr;

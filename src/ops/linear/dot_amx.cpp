@@ -35,6 +35,8 @@ struct CpuTiles {
 const DotKernel dot_amx{.form = Form::s8,
                         .k_grain = padded_k,
                         .rows = 64,
+                        .resident_rows = 256,
+                        .products_per_thread = std::int64_t{1} << 22,
                         .run = N_AMX::Kernel<N_AMX::CpuTiles>::run,
                         .end = N_AMX::CpuTiles::release};
 

@@ -16,6 +16,8 @@ struct Engine {
   static constexpr std::int64_t columns = 4;
   static constexpr int rows = 4;
   static constexpr int vectors = 2;
+  static constexpr int tall_rows = 0;
+  static constexpr int tall_vectors = 0;
   static constexpr std::int64_t activation_bytes = 4;
 
   static Activation activation(const unsigned char* p) {

@@ -23,7 +23,8 @@ Target dot(const DotCall& call) {
 
 }  // namespace
 
-const DotKernel dot_scalar{.form = Form::s8, .run = dot};
+const DotKernel dot_scalar{
+    .form = Form::s8, .products_per_thread = std::int64_t{1} << 16, .run = dot};
 
 const DotKernel* dot_kernel_of(Target target) {
   switch (target) {

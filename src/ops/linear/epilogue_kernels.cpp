@@ -17,91 +17,113 @@ namespace octavo::HWY_NAMESPACE {
 
 using detail::EpilogueCall;
 
+// No wider than 16 lanes, so that four vectors are at most group_columns.
 template <class C>
-struct EpilogueMath {
-  using D = hn::ScalableTag<C>;
+using EpilogueTag = hn::CappedTag<C, detail::group_columns / 4>;
 
-  static HWY_INLINE hn::Vec<Ints<D>> Sum(const EpilogueCall<C>& call, std::int64_t row,
-                                         std::int64_t column) {
-    const Ints<D> di;
-    auto sum = hn::LoadU(di, call.sums + row * detail::group_columns + column);
-    if (call.column_term != nullptr) sum = hn::Sub(sum, hn::LoadU(di, call.column_term + column));
-    if (call.column_sum != nullptr)
-      sum = hn::Sub(
-          sum, hn::Mul(hn::Set(di, call.row_zero[row]), hn::LoadU(di, call.column_sum + column)));
-    if (call.weight_zero != nullptr)
-      sum = hn::Sub(
-          sum, hn::Mul(hn::Set(di, call.row_term[row]), hn::LoadU(di, call.weight_zero + column)));
-    return sum;
-  }
+// v[i] = f(v[i], i) for four vectors.
+template <class V, class F>
+HWY_INLINE void EachOf4(V& a, V& b, V& c, V& e, F f) {
+  a = f(a, 0);
+  b = f(b, 1);
+  c = f(c, 2);
+  e = f(e, 3);
+}
 
-  template <class T>
-  static HWY_INLINE hn::Vec<D> Apply(const EpilogueCall<C>& call, std::int64_t row,
-                                     std::int64_t column, const T* residual) {
-    const D d;
-    const auto value = ToFloat(d, Sum(call, row, column));
-    const auto scale =
-        hn::Mul(hn::Set(d, call.row_scale[row]), hn::LoadU(d, call.column_scale + column));
-    auto y = call.bias != nullptr ? hn::MulAdd(value, scale, hn::LoadU(d, call.bias + column))
-                                  : hn::Mul(value, scale);
-    if (residual != nullptr) y = hn::Add(y, LoadAs(d, residual));
-    if (call.relu) y = hn::IfThenZeroElse(hn::Lt(y, hn::Zero(d)), y);
-    return Canonical(d, y);
+// Four vectors of sums, less what the zero points add to them.
+template <class C, class DI, class V>
+HWY_INLINE void LoadSums(const EpilogueCall<C>& call, std::int64_t row, std::int64_t column, DI di,
+                         V& a, V& b, V& c, V& e) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(di));
+  const auto load = [&](const std::int32_t* from, int i)
+                        HWY_ATTR { return hn::LoadU(di, from + column + i * lanes); };
+  const std::int32_t* sums = call.sums + row * detail::group_columns;
+  EachOf4(a, b, c, e, [&](V, int i) HWY_ATTR { return load(sums, i); });
+  if (call.column_term != nullptr)
+    EachOf4(a, b, c, e, [&](V v, int i) HWY_ATTR { return hn::Sub(v, load(call.column_term, i)); });
+  if (call.column_sum != nullptr) {
+    const auto zero = hn::Set(di, call.row_zero[row]);
+    EachOf4(a, b, c, e, [&](V v, int i) HWY_ATTR {
+      return hn::Sub(v, hn::Mul(zero, load(call.column_sum, i)));
+    });
   }
-};
+  if (call.weight_zero != nullptr) {
+    const auto term = hn::Set(di, call.row_term[row]);
+    EachOf4(a, b, c, e, [&](V v, int i) HWY_ATTR {
+      return hn::Sub(v, hn::Mul(term, load(call.weight_zero, i)));
+    });
+  }
+}
+
+// One row's block of four vectors; `residual` is null where there is none.
+template <class C, class T>
+HWY_INLINE void EpilogueBlock(const EpilogueCall<C>& call, std::int64_t row, std::int64_t column,
+                              const T* residual, T* to) {
+  const EpilogueTag<C> d;
+  const Ints<EpilogueTag<C>> di;
+  using V = hn::Vec<EpilogueTag<C>>;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto ia = hn::Zero(di), ib = ia, ic = ia, ie = ia;
+  LoadSums(call, row, column, di, ia, ib, ic, ie);
+  auto a = ToFloat(d, ia), b = ToFloat(d, ib), c = ToFloat(d, ic), e = ToFloat(d, ie);
+  const auto row_scale = hn::Set(d, call.row_scale[row]);
+  const auto scale = [&](int i) HWY_ATTR {
+    return hn::Mul(row_scale, hn::LoadU(d, call.column_scale + column + i * lanes));
+  };
+  if (call.bias != nullptr) {
+    EachOf4(a, b, c, e, [&](V v, int i) HWY_ATTR {
+      return hn::MulAdd(v, scale(i), hn::LoadU(d, call.bias + column + i * lanes));
+    });
+  } else {
+    EachOf4(a, b, c, e, [&](V v, int i) HWY_ATTR { return hn::Mul(v, scale(i)); });
+  }
+  if (residual != nullptr)
+    EachOf4(a, b, c, e,
+            [&](V v, int i) HWY_ATTR { return hn::Add(v, LoadAs(d, residual + i * lanes)); });
+  if (call.relu)
+    EachOf4(a, b, c, e,
+            [&](V v, int) HWY_ATTR { return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v); });
+  EachOf4(a, b, c, e, [&](V v, int) HWY_ATTR { return Canonical(d, v); });
+  Store4(d, a, b, c, e, to, false);
+}
 
 template <class C, class T>
 void EpilogueKernel(const EpilogueCall<C>& call) {
-  using Math = EpilogueMath<C>;
-  const typename Math::D d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  constexpr size_t max_block = 4 * hn::MaxLanes(typename Math::D());
-  const std::int64_t block = 4 * lanes;
+  const EpilogueTag<C> d;
+  constexpr size_t max_block = 4 * hn::MaxLanes(EpilogueTag<C>());
+  const auto block = static_cast<std::int64_t>(4 * hn::Lanes(d));
   for (std::int64_t row = 0; row < call.rows; ++row) {
     auto* out = static_cast<T*>(call.output) + row * call.output_stride;
     const T* residual = call.residual == nullptr
                             ? nullptr
                             : static_cast<const T*>(call.residual) + row * call.residual_stride;
-    for (std::int64_t column = 0; column < call.columns; column += block) {
-      const std::int64_t n = HWY_MIN(block, call.columns - column);
-      HWY_ALIGN T part[max_block];
-      const T* from = residual == nullptr ? nullptr : residual + column;
-      T* to = out + column;
-      if (HWY_UNLIKELY(n < block)) {
-        to = part;
-        if (from != nullptr) {
-          for (std::int64_t i = 0; i < block; ++i) part[i] = i < n ? from[i] : T{};
-          from = part;
-        }
-      }
-      const auto apply = [&](std::int64_t i) HWY_ATTR {
-        return Math::Apply(call, row, column + i, from == nullptr ? nullptr : from + i);
-      };
-      const auto a = apply(0);
-      const auto b = apply(lanes);
-      const auto c = apply(2 * lanes);
-      const auto e = apply(3 * lanes);
-      Store4(d, a, b, c, e, to, false);
-      if (HWY_UNLIKELY(n < block))
-        std::memcpy(out + column, part, static_cast<size_t>(n) * sizeof(T));
-    }
+    std::int64_t column = 0;
+    for (; column + block <= call.columns; column += block)
+      EpilogueBlock(call, row, column, residual == nullptr ? nullptr : residual + column,
+                    out + column);
+    if (column == call.columns) continue;
+    HWY_ALIGN T part[max_block] = {};
+    const auto bytes = static_cast<size_t>(call.columns - column) * sizeof(T);
+    if (residual != nullptr) std::memcpy(part, residual + column, bytes);
+    EpilogueBlock(call, row, column, residual == nullptr ? nullptr : part, part);
+    std::memcpy(out + column, part, bytes);
   }
 }
 
-template <class C>
-void SumsKernel(const EpilogueCall<C>& call) {
-  using Math = EpilogueMath<C>;
-  const Ints<typename Math::D> di;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(di));
+void SumsKernel(const EpilogueCall<float>& call) {
+  const Ints<EpilogueTag<float>> di;
+  constexpr size_t max_block = 4 * hn::MaxLanes(Ints<EpilogueTag<float>>());
+  const auto block = static_cast<std::int64_t>(4 * hn::Lanes(di));
   for (std::int64_t row = 0; row < call.rows; ++row) {
     auto* out = static_cast<std::int32_t*>(call.output) + row * call.output_stride;
-    for (std::int64_t column = 0; column < call.columns; column += lanes) {
-      const auto sum = Math::Sum(call, row, column);
-      if (HWY_LIKELY(column + lanes <= call.columns)) {
-        hn::StoreU(sum, di, out + column);
+    for (std::int64_t column = 0; column < call.columns; column += block) {
+      auto a = hn::Zero(di), b = a, c = a, e = a;
+      LoadSums(call, row, column, di, a, b, c, e);
+      if (HWY_LIKELY(column + block <= call.columns)) {
+        Store4(di, a, b, c, e, out + column, false);
       } else {
-        HWY_ALIGN std::int32_t part[hn::MaxLanes(di)];
-        hn::Store(sum, di, part);
+        HWY_ALIGN std::int32_t part[max_block];
+        Store4(di, a, b, c, e, part, false);
         std::memcpy(out + column, part, static_cast<size_t>(call.columns - column) * 4);
       }
     }
@@ -123,7 +145,7 @@ EpilogueFunction<float> find_epilogue<HWY_NAMESPACE::this_target, float>(DType o
     case DType::bf16:
       return hw::EpilogueKernel<float, bf16>;
     case DType::s32:
-      return hw::SumsKernel<float>;
+      return hw::SumsKernel;
     default:
       return nullptr;
   }

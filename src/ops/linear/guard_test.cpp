@@ -30,10 +30,10 @@ TEST_P(LinearGuard, NorByManyThreads) {
   [[maybe_unused]] const ManyThreads many;
   const FaultNote note;
   const Stream stream = Stream::cpu({.threads = 5, .cap = GetParam()});
-  GuardedLinear call(std::size_t{8} * 700 * 200);
+  GuardedLinear call(std::size_t{8} * 700 * 500);
   std::uint64_t turn = 0;
   for (const auto& [m, n, k] :
-       {std::array<std::int64_t, 3>{65, 700, 131}, {1, 700, 131}, {700, 37, 129}})
+       {std::array<std::int64_t, 3>{65, 700, 131}, {1, 2200, 1000}, {700, 37, 129}})
     for (int again = 0; again < (slow_machine() ? 3 : 14); ++again) {
       const LinearData d = make_linear(linear_case_in_turn(++turn, m, n, k));
       const Matrix want = expected(d);

@@ -91,7 +91,8 @@ std::uint64_t checksum(Header header, std::span<const std::byte> rest) {
 void PackedWeight::Impl::Free::operator()(std::int8_t* p) const noexcept { std::free(p); }
 
 struct PackedWeightAccess {
-  static PackedWeight make(std::int64_t n, std::int64_t k, DType dtype) {
+  // The panels hold whatever was there; sums are 0.
+  static Result<PackedWeight> make(std::int64_t n, std::int64_t k, DType dtype) try {
     PackedWeight packed;
     packed.impl_ = std::make_shared<PackedWeight::Impl>();
     PackedWeight::Impl& impl = *packed.impl_;
@@ -108,11 +109,40 @@ struct PackedWeightAccess {
     impl.data.reset(data);
     // Weights are read from end to end: with fewer, larger pages the CPU looks fewer of them up.
     if (alignment == huge_page) (void)madvise(data, bytes, MADV_HUGEPAGE);
-    std::memset(data, 0, bytes);
     return packed;
+  } catch (const std::bad_alloc&) {
+    return Error(
+        ErrorCode::backend, "weight",
+        fmt::format("weight: expected memory for packed weights of [{}, {}], got none", n, k));
   }
   static PackedWeight::Impl& impl(PackedWeight& packed) { return *packed.impl_; }
+  static bool is_shared(const PackedWeight& packed) { return packed.impl_.use_count() > 1; }
 };
+
+namespace {
+
+// Whether padding is 0 and the sums are those of the columns. An image may be anyone's, and wrong
+// sums would give other results on some targets than on others.
+bool is_consistent(const PackedWeight::Impl& impl) {
+  using detail::panel_columns;
+  using detail::step_k;
+  const std::int64_t steps = detail::round_up(impl.k, detail::padded_k) / step_k;
+  const std::int8_t* at = impl.data.get();
+  for (std::int64_t first = 0; first < impl.n; first += panel_columns) {
+    std::int64_t sums[panel_columns] = {};
+    int padding = 0;
+    for (std::int64_t step = 0; step < steps; ++step, at += panel_columns * step_k)
+      for (std::int64_t i = 0; i < panel_columns * step_k; ++i) {
+        sums[i / step_k] += at[i];
+        if (step * step_k + i % step_k >= impl.k || first + i / step_k >= impl.n) padding |= at[i];
+      }
+    if (padding != 0 || !std::equal(std::begin(sums), std::end(sums), impl.sums.begin() + first))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 std::int64_t PackedWeight::n() const noexcept { return impl_ ? impl_->n : 0; }
 std::int64_t PackedWeight::k() const noexcept { return impl_ ? impl_->k : 0; }
@@ -172,12 +202,17 @@ Result<PackedWeight> PackedWeight::deserialize(std::span<const std::byte> image)
     return invalid("image", fmt::format("expected the checksum it was written with ({:016x}), got "
                                         "{:016x}: it is damaged",
                                         h.checksum, checksum(h, rest)));
-  PackedWeight packed = PackedWeightAccess::make(h.n, h.k, dtype);
-  Impl& impl = *packed.impl_;
+  Result<PackedWeight> packed = PackedWeightAccess::make(h.n, h.k, dtype);
+  if (!packed) return packed;
+  Impl& impl = *packed->impl_;
   const std::size_t sum_bytes = impl.sums.size() * 8;
   if (sum_bytes > 0) std::memcpy(impl.sums.data(), rest.data(), sum_bytes);
   if (rest.size() > sum_bytes)
     std::memcpy(impl.data.get(), rest.data() + sum_bytes, rest.size() - sum_bytes);
+  if (!is_consistent(impl))
+    return invalid("image",
+                   "expected sums that are those of its weights, and padding of 0, got "
+                   "others: it was not written by serialize");
   return packed;
 }
 
@@ -272,8 +307,13 @@ Result<PackWeightPlan> PackWeightPlan::select(const Stream& stream, const Descri
   return plan;
 }
 
-PackedWeight PackWeightPlan::make_packed() const {
-  return PackedWeightAccess::make(descriptor_.n, descriptor_.k, descriptor_.weight);
+Result<PackedWeight> PackWeightPlan::make_packed() const {
+  Result<PackedWeight> packed =
+      PackedWeightAccess::make(descriptor_.n, descriptor_.k, descriptor_.weight);
+  if (!packed) return packed;
+  PackedWeight::Impl& impl = PackedWeightAccess::impl(*packed);
+  std::memset(impl.data.get(), 0, static_cast<std::size_t>(impl.data_bytes));
+  return packed;
 }
 
 Status PackWeightPlan::can_implement(const Args& args) const {
@@ -285,6 +325,10 @@ Status PackWeightPlan::can_implement(const Args& args) const {
     return detail::invalid("packed", fmt::format("expected [{}, {}] of {}, got [{}, {}] of {}", d.n,
                                                  d.k, name(d.weight), args.packed->n(),
                                                  args.packed->k(), name(args.packed->dtype())));
+  if (PackedWeightAccess::is_shared(*args.packed))
+    return detail::invalid("packed",
+                           "expected one without copies (they share its memory, and may be in "
+                           "use), got one that has some; make another");
   return {};
 }
 
@@ -314,15 +358,11 @@ Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight) {
   const auto plan = PackWeightPlan::select(
       stream, {.n = weight.shape[0], .k = weight.shape[1], .weight = weight.dtype});
   if (!plan) return plan.error();
-  PackedWeight packed;
-  try {
-    packed = plan->make_packed();
-  } catch (const std::bad_alloc&) {
-    return Error(ErrorCode::backend, "weight",
-                 fmt::format("weight: expected memory for packed weights of {}, got none",
-                             detail::to_string(weight.shape)));
-  }
-  if (Status s = plan->run(stream, {}, {.weight = weight, .packed = &packed}); !s) return s.error();
+  Result<PackedWeight> packed =
+      PackedWeightAccess::make(weight.shape[0], weight.shape[1], weight.dtype);
+  if (!packed) return packed;
+  if (Status s = plan->run(stream, {}, {.weight = weight, .packed = &*packed}); !s)
+    return s.error();
   return packed;
 }
 

@@ -142,7 +142,8 @@ void expect_refused(const Image& image, const Refusal& expected) {
 }
 
 // The fields of the header, by their place.
-constexpr std::size_t version_at = 8, dtype_at = 12, n_at = 16, k_at = 24, header_bytes = 40;
+constexpr std::size_t version_at = 8, dtype_at = 12, n_at = 16, k_at = 24, checksum_at = 32,
+                      header_bytes = 40;
 template <class T>
 Image with(Image image, std::size_t at, T value) {
   std::memcpy(image.data() + at, &value, sizeof value);
@@ -225,6 +226,44 @@ TEST(PackedWeights, RefuseEveryFlippedBit) {
   }
 }
 
+// What the header holds as the checksum, written from its description.
+std::uint64_t checksum_of(Image image) {
+  constexpr std::uint64_t odd = 0x9E3779B97F4A7C15U;
+  std::uint64_t h = 0;
+  image = with(image, checksum_at, std::uint64_t{0});
+  const auto add = [&](std::size_t first, std::size_t bytes) {
+    h ^= bytes * odd;
+    for (std::size_t i = 0; i < bytes; i += 8) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, image.data() + first + i, 8);
+      h = (h ^ word) * odd;
+      h ^= h >> 32U;
+    }
+  };
+  add(0, header_bytes);
+  add(header_bytes, image.size() - header_bytes);
+  return h;
+}
+
+// Anyone can write a checksum that fits; sums that are not those of the weights would give other
+// results on some targets than on others.
+TEST(PackedWeights, RefuseSumsAndPaddingThatAreNotTheirs) {
+  const Image image = packed_of(random_weight(DType::s8, 5, 3, 1)).serialize();
+  ASSERT_EQ(with(image, checksum_at, checksum_of(image)), image);
+  const auto refused = [&](std::size_t at, auto value) {
+    const Image changed = with(image, at, value);
+    ASSERT_NE(changed, image);
+    expect_refused(with(changed, checksum_at, checksum_of(changed)), invalid("image", {"sums"}));
+  };
+  for (std::size_t column = 0; column < 16; ++column)
+    for (const std::int64_t sum : {INT64_MAX, INT64_MIN, std::int64_t{77777}})
+      refused(header_bytes + 8 * column, sum);
+  constexpr std::size_t panel = header_bytes + std::size_t{16} * 8;
+  refused(panel + 3, std::int8_t{1});                   // k = 3 of column 0
+  refused(panel + std::size_t{5} * 4, std::int8_t{1});  // column 5
+  refused(image.size() - 1, std::int8_t{-1});           // the last of all
+}
+
 TEST(PackedWeights, RefuseGarbage) {
   const Image image = packed_of(random_weight(DType::s8, 20, 70, 1)).serialize();
   Random random(7);
@@ -246,16 +285,21 @@ TEST(PackedWeights, CopiesShareTheirMemory) {
   const auto plan = PackWeightPlan::select(one_thread(), {.n = 33, .k = 70});
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->workspace_size(), 0U);
-  PackedWeight packed = plan->make_packed();
-  const PackedWeight copy = packed;
-  EXPECT_EQ(copy.impl(), packed.impl());
-  EXPECT_EQ(sums(copy), std::vector<std::int32_t>(std::size_t{3} * 33));  // all zero
+  PackedWeight packed = *plan->make_packed();
+  EXPECT_EQ(sums(packed), std::vector<std::int32_t>(std::size_t{3} * 33));  // all zero
   for (const Matrix* w : {&first, &second}) {
     ASSERT_TRUE(plan->run(one_thread(), {}, {.weight = w->ref(), .packed = &packed}));
-    EXPECT_EQ(sums(copy), sums(*w));
+    EXPECT_EQ(sums(packed), sums(*w));
     // Nothing is left of what was there before.
-    EXPECT_TRUE(copy.serialize() == packed_of(*w).serialize());
+    EXPECT_TRUE(packed.serialize() == packed_of(*w).serialize());
   }
+  // A copy may be in use: what both share is not written.
+  const PackedWeight copy = packed;
+  EXPECT_EQ(copy.impl(), packed.impl());
+  const Status again = plan->run(one_thread(), {}, {.weight = first.ref(), .packed = &packed});
+  ASSERT_FALSE(again);
+  expect_error(again.error(), invalid("packed", {"copies"}));
+  EXPECT_EQ(sums(copy), sums(second));
 }
 
 TEST(PackedWeights, AnyNumberOfThreads) {
@@ -342,6 +386,11 @@ TEST(PackedWeights, PackRefuses) {
   EXPECT_FALSE(octavo::pack(one_thread(), TensorRef(rows, {6, 9})));
   // More than there is memory for, though one row of it serves as all.
   if (sanitized) GTEST_SKIP() << "a sanitizer ends the process where an allocation fails";
+  const auto plan = PackWeightPlan::select(one_thread(), {.n = std::int64_t{1} << 50, .k = 48});
+  ASSERT_TRUE(plan);
+  const auto made = plan->make_packed();
+  ASSERT_FALSE(made);
+  expect_error(made.error(), {ErrorCode::backend, {"weight"}, {"memory", "1125899906842624"}});
   const TensorRef vast(rows.data(), DType::s8, {std::int64_t{1} << 50, 48}, {0, 1});
   const auto packed = octavo::pack(one_thread(), vast);
   ASSERT_FALSE(packed);

@@ -45,10 +45,11 @@ Status check_types(const LinearProblem& p) {
   if (p.mode != static_cast<int>(RangeMode::symmetric) &&
       p.mode != static_cast<int>(RangeMode::asymmetric))
     return unsupported("mode", fmt::format("expected symmetric or asymmetric, got {}", p.mode));
-  if (dynamic && (p.symmetric ? p.quantized != DType::s8 : !is_byte(p.quantized)))
-    return unsupported("quantized", fmt::format("expected {}, got {}",
-                                                p.symmetric ? "s8 in mode symmetric" : "s8 or u8",
-                                                name(p.quantized)));
+  if (dynamic && (is_symmetric(p) ? p.quantized != DType::s8 : !is_byte(p.quantized)))
+    return unsupported(
+        "quantized",
+        fmt::format("expected {}, got {}", is_symmetric(p) ? "s8 in mode symmetric" : "s8 or u8",
+                    name(p.quantized)));
   if (!is_byte(p.weight))
     return unsupported("weight", fmt::format("expected s8 or u8, got {}", name(p.weight)));
   const bool raw = p.output == DType::s32 && p.op == Op::quantized_matmul;
@@ -107,7 +108,6 @@ LinearProblem linear_problem(const QuantizedLinearDescriptor& d) {
   const bool symmetric = d.mode == RangeMode::symmetric;
   LinearProblem p =
       common_problem(symmetric ? Op::quantized_linear : Op::quantized_linear_asymmetric, d);
-  p.symmetric = symmetric;
   p.mode = static_cast<int>(d.mode);
   p.activation_zero_points = !symmetric;
   p.quantized = d.quantized.value_or(symmetric ? DType::s8 : DType::u8);
@@ -159,12 +159,17 @@ Result<LinearPlan> LinearPlan::select(const Stream& stream, const LinearProblem&
   plan.sku_.element = problem.activation;
   plan.sku_.aux_element = problem.weight;
   plan.sku_.output = problem.output;
+  if (is_float(problem.activation)) plan.sku_.quantized = problem.quantized;
+  plan.sku_.packed_weight = problem.packed_weight;
   plan.sku_.layout = problem.op == Op::smoothquant_linear ? Layout::per_tensor : Layout::per_token;
   plan.sku_.epilogue = problem.epilogue;
   plan.sku_.profile = problem.profile;
-  plan.sku_.target = best_target(*allowed, [](Target t) { return dot_kernel_of(t) != nullptr; });
+  plan.sku_.target =
+      best_target(*allowed, [](Target t) { return dot_kernel_of(t) != nullptr && may_run(t); });
   plan.sku_.guarantee.math = problem.output == DType::s32 ? DType::s32 : compute_type(problem);
   plan.sku_.guarantee.accumulator = DType::s32;
+  plan.workspace_bytes_ =
+      static_cast<std::size_t>(LinearLayout(problem, plan.sku_.target, plan.threads_).total);
   if (Status s = check_max_workspace(preference, plan.workspace_size(),
                                      problem.packed_weight
                                          ? "rows of activations"
@@ -172,10 +177,6 @@ Result<LinearPlan> LinearPlan::select(const Stream& stream, const LinearProblem&
       !s)
     return s.error();
   return plan;
-}
-
-std::size_t LinearPlan::workspace_size() const noexcept {
-  return static_cast<std::size_t>(LinearLayout(problem_, sku_.target, threads_).total);
 }
 
 Status LinearPlan::can_implement(const LinearOperands& operands) const {

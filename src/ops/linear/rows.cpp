@@ -9,6 +9,7 @@
 #include "numerics/linear.hpp"
 #include "ops/dynamic_range/kernels.hpp"
 #include "ops/linear/pack.hpp"
+#include "simd/on_target.hpp"
 
 namespace octavo::detail {
 namespace {
@@ -34,27 +35,6 @@ void load_as(const void* from, bool single, std::int64_t first, std::int64_t n, 
       to[i] = static_cast<C>(value);
     }
   }
-}
-
-// s8 to u8 and back. Word by word, for the compiler cannot know that bytes overlap at most exactly.
-void flip_bytes(const unsigned char* from, std::int64_t n, unsigned char* to) {
-  constexpr std::int64_t block = 64;
-  constexpr std::uint64_t flip = 0x8080808080808080U;
-  std::uint64_t words[block / 8];
-  std::int64_t i = 0;
-  for (; i + block <= n; i += block) {
-    std::memcpy(words, from + i, block);
-    for (std::uint64_t& word : words) word ^= flip;
-    std::memcpy(to + i, words, block);
-  }
-  for (; i < n; ++i) to[i] = from[i] ^ 0x80U;
-}
-
-template <class T>
-std::int64_t sum_of(const T* values, std::int64_t n) {
-  std::int64_t sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += values[i];
-  return sum;
 }
 
 }  // namespace
@@ -86,6 +66,7 @@ LinearLayout::LinearLayout(const LinearProblem& p, Target target, int threads)
   copies_rows = dynamic || dot->form == Form::s16 || shift_of(dot->form, p.activation) != 0 ||
                 p.k % dot->k_grain != 0;
   adds_rows = p.weight_zero_points || p.weight == DType::u8;
+  adds_columns = p.activation_zero_points || shift_of(dot->form, p.quantized) != 0;
   const auto take = [this](std::int64_t bytes) {
     const std::int64_t at = total;
     total += round_up(bytes, unit);
@@ -96,13 +77,18 @@ LinearLayout::LinearLayout(const LinearProblem& p, Target target, int threads)
   if (copies_rows) take(p.m * row_stride);
   if (dynamic) {
     scales = take(p.m * (bits(octavo::compute_type(p.activation)) / 8));
-    if (!p.symmetric) zero_points = take(p.m * 4);
+    if (!is_symmetric(p)) zero_points = take(p.m * 4);
   }
   if (adds_rows) row_sums = take(p.m * 8);
   if (p.packed_weight) return;
-  ones = take(row_stride);
-  pack_bytes = group_panels * panel_bytes_of(p.k) + group_columns * 8;
-  packs = take(threads * pack_bytes);
+  if (adds_columns) ones = take(row_stride);
+  const std::int64_t panels = panels_of(p.n);
+  const std::int64_t group = std::min<std::int64_t>(group_panels, panels);
+  const std::int64_t parts =
+      p.m >= threads || panels >= threads ? threads : std::min<std::int64_t>(threads, p.m * panels);
+  pack_sums = group * panel_bytes_of(p.k);
+  pack_bytes = pack_sums + (adds_columns ? group * panel_columns * 8 : 0);
+  packs = take(parts * pack_bytes);
 }
 
 Rows::Rows(const LinearProblem& p, const LinearOperands& o, const LinearLayout& layout,
@@ -120,18 +106,15 @@ Rows::Rows(const LinearProblem& p, const LinearOperands& o, const LinearLayout& 
   if (is_float(p.activation))
     fused_ = dynamic_range_kernels_of(vector_target)
                  .find_fused({Op::quantize, p.activation, p.quantized, false});
+  kernels_ = on_target(vector_target, []<Target t>() { return row_kernels<t>(); });
 }
 
-bool Rows::prepares() const {
-  return layout_.copies_rows || layout_.adds_rows || !p_.packed_weight;
-}
+bool Rows::prepares() const { return layout_.copies_rows || layout_.adds_rows || needs_ones(); }
 
 void Rows::prepare(std::int64_t first, std::int64_t last) const {
-  if (first == 0 && !p_.packed_weight) fill_ones();
-  for (std::int64_t row = first; row < last; ++row) {
-    if (layout_.copies_rows) prepare_row(row);
-    if (layout_.adds_rows) add_row(row);
-  }
+  if (first == 0 && needs_ones()) fill_ones();
+  if (!layout_.copies_rows && !layout_.adds_rows) return;
+  for (std::int64_t row = first; row < last; ++row) prepare_row(row);
 }
 
 void Rows::fill_ones() const {
@@ -144,7 +127,7 @@ void Rows::fill_ones() const {
   }
 }
 
-// A row in the kernel's form, padded with values that meet weights of 0.
+// A row in the kernel's form, padded with values that meet weights of 0; and its sum.
 void Rows::prepare_row(std::int64_t row) const {
   unsigned char* to = workspace_ + row * layout_.row_stride;
   const auto* from = static_cast<const unsigned char*>(o_.input->data) +
@@ -156,16 +139,18 @@ void Rows::prepare_row(std::int64_t row) const {
     quantize_row(row, from, bytes);
     from = bytes;
   }
-  const unsigned char flip = shift_ == 0 ? 0 : 0x80;
+  if (layout_.adds_rows) {
+    const bool is_signed = p_.quantized == DType::s8;
+    row_sums()[row] = kernels_.sum(from, p_.k, is_signed ? sign_flip : 0) +
+                      p_.k * (shift_ - (is_signed ? 128 : 0));
+  }
+  if (!layout_.copies_rows) return;
+  const unsigned char flip = shift_ == 0 ? 0 : sign_flip;
   if (form_ == Form::s16) {
-    widen_row(from, flip, to);
+    kernels_.widen(from, p_.k, flip, reinterpret_cast<std::int16_t*>(to));
     return;
   }
-  if (flip != 0) {
-    flip_bytes(from, p_.k, to);
-  } else if (from != to && p_.k > 0) {
-    std::memcpy(to, from, static_cast<std::size_t>(p_.k));
-  }
+  if (from != to || flip != 0) kernels_.flip(from, p_.k, flip, to);
   std::memset(to + p_.k, 0, static_cast<std::size_t>(padded - p_.k));
 }
 
@@ -177,34 +162,11 @@ void Rows::quantize_row(std::int64_t row, const unsigned char* from, unsigned ch
   call.length = p_.k;
   call.range = storage_range(p_.quantized);
   call.profile = p_.profile;
-  call.symmetric = p_.symmetric;
+  call.symmetric = is_symmetric(p_);
   call.scale_found =
       workspace_ + layout_.scales + row * (bits(octavo::compute_type(p_.activation)) / 8);
-  if (!p_.symmetric) call.zero_point_found = zero_points() + row;
+  if (!is_symmetric(p_)) call.zero_point_found = zero_points() + row;
   fused_(call);
-}
-
-// `from` may lie in the upper half of `to`.
-void Rows::widen_row(const unsigned char* from, unsigned char flip, unsigned char* to) const {
-  const std::int64_t padded = round_up(p_.k, padded_k);
-  for (std::int64_t i = 0; i < padded; i += padded_k) {
-    unsigned char bytes[padded_k] = {};
-    std::int16_t values[padded_k];
-    const std::int64_t n = std::clamp<std::int64_t>(p_.k - i, 0, padded_k);
-    std::memcpy(bytes, from + i, static_cast<std::size_t>(n));
-    for (std::int64_t j = 0; j < padded_k; ++j)
-      values[j] = static_cast<std::int16_t>((bytes[j] ^ flip ^ 0x80) - 0x80);  // as s8
-    std::memcpy(to + 2 * i, values, sizeof values);
-  }
-}
-
-void Rows::add_row(std::int64_t row) const {
-  const unsigned char* a = activations_ + row * stride_;
-  std::int64_t sum = 0;
-  if (form_ == Form::u8) sum = sum_of(a, p_.k);
-  if (form_ == Form::s8) sum = sum_of(reinterpret_cast<const std::int8_t*>(a), p_.k);
-  if (form_ == Form::s16) sum = sum_of(reinterpret_cast<const std::int16_t*>(a), p_.k);
-  row_sums()[row] = sum;
 }
 
 std::int64_t Rows::zero(std::int64_t row) const {
@@ -213,6 +175,11 @@ std::int64_t Rows::zero(std::int64_t row) const {
   if (p_.op == Op::smoothquant_linear) return p_.act_zero_point + shift_;
   const TensorRef& given = *o_.activation_zero_points;
   return static_cast<const std::int32_t*>(given.data)[is_single(given) ? 0 : row] + shift_;
+}
+
+bool Rows::one_zero() const {
+  if (!p_.activation_zero_points || p_.op == Op::smoothquant_linear) return true;
+  return fused_ == nullptr && is_single(*o_.activation_zero_points);
 }
 
 template <class C>

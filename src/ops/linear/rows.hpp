@@ -4,14 +4,16 @@
 #include "octavo/linear.hpp"
 #include "ops/elementwise/kernels.hpp"
 #include "ops/linear/dot.hpp"
+#include "ops/linear/row_kernels.hpp"
 
 namespace octavo::detail {
 
 /// How a plan uses its workspace, in bytes from its start.
 struct LinearLayout {
   const DotKernel* dot = nullptr;
-  bool copies_rows = false;  // activations are not read where they are
-  bool adds_rows = false;    // sums of rows are needed
+  bool copies_rows = false;   // activations are not read where they are
+  bool adds_rows = false;     // sums of rows are needed
+  bool adds_columns = false;  // sums of columns are
   std::int64_t row_stride = 0;
   std::int64_t scales = 0;       // of activations that are quantized here
   std::int64_t zero_points = 0;  // likewise
@@ -19,6 +21,7 @@ struct LinearLayout {
   std::int64_t ones = 0;   // a row of them, to add up columns with
   std::int64_t packs = 0;  // for each thread: panels, and the sums of their columns
   std::int64_t pack_bytes = 0;
+  std::int64_t pack_sums = 0;  // from the start of a pack
   std::int64_t total = 0;
 
   LinearLayout(const LinearProblem& problem, Target target, int threads);
@@ -28,6 +31,9 @@ struct LinearLayout {
 inline DType compute_type(const LinearProblem& p) {
   return p.activation == DType::f64 || p.output == DType::f64 ? DType::f64 : DType::f32;
 }
+
+/// Whether activations that are quantized here have no zero points.
+inline bool is_symmetric(const LinearProblem& p) { return p.op != Op::quantized_linear_asymmetric; }
 
 /// Whether sums need more than 32 bits.
 bool is_wide(const LinearProblem& problem);
@@ -68,19 +74,20 @@ class Rows {
   /// A row of ones, where weights are packed run by run.
   [[nodiscard]] const unsigned char* ones() const { return workspace_ + layout_.ones; }
 
-  /// What is to be subtracted from each value, in the kernel's form.
+  /// What is to be subtracted from each value, in the kernel's form; and whether it is the same in
+  /// every row.
   [[nodiscard]] std::int64_t zero(std::int64_t row) const;
+  [[nodiscard]] bool one_zero() const;
   /// The sum of a row's values, if the layout has them.
   [[nodiscard]] std::int64_t sum(std::int64_t row) const { return row_sums()[row]; }
   template <class C>
   void load_scales(std::int64_t row, std::int64_t rows, C* to) const;
 
  private:
+  [[nodiscard]] bool needs_ones() const { return layout_.adds_columns && !p_.packed_weight; }
   void fill_ones() const;
   void prepare_row(std::int64_t row) const;
   void quantize_row(std::int64_t row, const unsigned char* from, unsigned char* to) const;
-  void widen_row(const unsigned char* from, unsigned char flip, unsigned char* to) const;
-  void add_row(std::int64_t row) const;
   [[nodiscard]] std::int32_t* zero_points() const {
     return reinterpret_cast<std::int32_t*>(workspace_ + layout_.zero_points);
   }
@@ -98,6 +105,7 @@ class Rows {
   std::int64_t stride_ = 0;
   std::int64_t input_stride_ = 0;  // in elements
   KernelFunction fused_ = nullptr;
+  RowKernels kernels_;
 };
 
 }  // namespace octavo::detail

@@ -30,6 +30,7 @@ struct LinearCase {
   DType parameter = DType::f32;  // of scales and bias
   std::int64_t padding = 0;      // elements between the rows of every matrix
   bool extreme = false;          // integers at the ends of their range
+  bool special = false;          // bias and residual full of NaN, infinities, zeros, subnormals
   std::uint64_t seed = 1;
 
   [[nodiscard]] std::string text() const {
@@ -105,15 +106,15 @@ struct LinearData {
       for (std::int64_t i = 0; i < matrix.columns; ++i) matrix.set(r, i, value(r, i));
   };
   const auto integers = [&](Matrix& matrix) {
-    const bool alternate = random.below(2) != 0;
-    const std::uint64_t first = matrix.type == DType::s8 ? 0x80 : 0xFF;
-    const std::uint64_t second = matrix.type == DType::s8 ? 0x7F : 0;
+    const std::uint64_t kind = random.below(3);  // all at one end, all at the other, in turn
+    const std::uint64_t low = matrix.type == DType::s8 ? 0x80 : 0;
+    const std::uint64_t high = matrix.type == DType::s8 ? 0x7F : 0xFF;
     for (std::int64_t r = 0; r < matrix.rows; ++r)
       for (std::int64_t i = 0; i < matrix.columns; ++i)
         matrix.bytes[static_cast<std::size_t>(r * matrix.stride + i)] =
-            static_cast<std::byte>(!c.extreme                ? random.below(256)
-                                   : alternate && i % 2 != 0 ? second
-                                                             : first);
+            static_cast<std::byte>(!c.extreme                               ? random.below(256)
+                                   : kind == 0 || (kind == 2 && i % 2 == 0) ? low
+                                                                            : high);
   };
   d.input = Matrix(c.activation, c.m, c.k, c.padding);
   if (is_float(c.activation)) {
@@ -128,17 +129,21 @@ struct LinearData {
   d.weight = Matrix(c.weight, c.n, c.k, c.padding);
   integers(d.weight);
   const auto floats = [&](Matrix& matrix, DType type, std::int64_t rows, std::int64_t columns,
-                          std::int64_t padding, double size) {
+                          std::int64_t padding, double size, bool special = false) {
     matrix = Matrix(type, rows, columns, padding);
-    fill(matrix, [&](std::int64_t, std::int64_t) { return encode(type, tame(random, size)); });
+    fill(matrix, [&](std::int64_t, std::int64_t) {
+      return special && random.below(4) != 0 ? special_bits(type, random)
+                                             : encode(type, tame(random, size));
+    });
   };
   if (c.output != DType::s32) {
     if (c.kind == LinearKind::matmul)
       floats(d.activation_scales, c.parameter, 1, c.one_activation_scale ? 1 : c.m, 0, 0.25);
     floats(d.weight_scales, c.parameter, 1, c.one_weight_scale ? 1 : c.n, 0, 0.125);
-    if (contains(c.epilogue, Epilogue::bias)) floats(d.bias, c.parameter, 1, c.n, 0, 64);
+    if (contains(c.epilogue, Epilogue::bias)) floats(d.bias, c.parameter, 1, c.n, 0, 64, c.special);
     if (contains(c.epilogue, Epilogue::residual))
-      floats(d.residual, is_float(c.output) ? c.output : DType::f32, c.m, c.n, c.padding, 64);
+      floats(d.residual, is_float(c.output) ? c.output : DType::f32, c.m, c.n, c.padding, 64,
+             c.special);
   }
   const auto zeros = [&](std::vector<std::int32_t>& zero_points, DType type, std::int64_t count) {
     const IntRange range = storage_range(type);
@@ -306,7 +311,7 @@ void fill_descriptor(D& to, const LinearCase& c) {
   to.profile = c.profile;
 }
 
-/// The arguments of a call; `packed` outlives them.
+/// The arguments of a call.
 template <class Args>
 Args linear_args(const LinearData& d, const PackedWeight& packed, Matrix& out) {
   Args args;

@@ -50,9 +50,8 @@ class GuardedLinear {
                   const LinearData& d, const Matrix& want, bool at_back) {
     const auto plan = Plan::select(stream, descriptor);
     if (!plan) return plan.error().message();
-    PackedWeight packed;
     Matrix unused = want;
-    auto args = linear_args<typename Plan::Args>(d, packed, unused);
+    auto args = linear_args<typename Plan::Args>(d, PackedWeight(), unused);
     const auto place = [&](const GuardedMemory& memory, TensorRef& t, std::size_t bytes) {
       if (t.data == nullptr) return;
       std::byte* to = at_back ? memory.back(bytes) : memory.front();
@@ -69,7 +68,7 @@ class GuardedLinear {
     if (d.c.packed) {
       auto made = octavo::pack(stream, rows);
       if (!made) return made.error().message();
-      packed = *made;
+      args.weight = *made;
     } else {
       args.weight = rows;
     }
