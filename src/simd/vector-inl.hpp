@@ -67,13 +67,13 @@ HWY_INLINE hn::Vec<DI> LoadInts(DI di, const T* p) {
   return hn::PromoteTo(di, hn::LoadU(narrow, p));
 }
 
-template <class D>
-HWY_INLINE hn::Vec<D> ToFloat(D d, hn::Vec<Ints<D>> v) {
-  if constexpr (sizeof(hn::TFromD<D>) == 4) {
-    return hn::ConvertTo(d, v);
-  } else {
-    return hn::PromoteTo(d, v);
-  }
+HWY_INLINE hn::Vec<hn::ScalableTag<float>> ToFloat(hn::ScalableTag<float> d,
+                                                   hn::Vec<Ints<hn::ScalableTag<float>>> v) {
+  return hn::ConvertTo(d, v);
+}
+HWY_INLINE hn::Vec<hn::ScalableTag<double>> ToFloat(hn::ScalableTag<double> d,
+                                                    hn::Vec<Ints<hn::ScalableTag<double>>> v) {
+  return hn::PromoteTo(d, v);
 }
 
 // CPUs differ in the sign and payload of the NaNs they make, and Highway's NaN is another one

@@ -21,6 +21,15 @@ using detail::EpilogueCall;
 template <class C>
 using EpilogueTag = hn::CappedTag<C, detail::group_columns / 4>;
 
+template <class D>
+HWY_INLINE hn::Vec<D> FromSums(D d, hn::Vec<Ints<D>> v) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    return hn::ConvertTo(d, v);
+  } else {
+    return hn::PromoteTo(d, v);
+  }
+}
+
 // v[i] = f(v[i], i) for four vectors.
 template <class V, class F>
 HWY_INLINE void EachOf4(V& a, V& b, V& c, V& e, F f) {
@@ -65,7 +74,7 @@ HWY_INLINE void EpilogueBlock(const EpilogueCall<C>& call, std::int64_t row, std
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   auto ia = hn::Zero(di), ib = ia, ic = ia, ie = ia;
   LoadSums(call, row, column, di, ia, ib, ic, ie);
-  auto a = ToFloat(d, ia), b = ToFloat(d, ib), c = ToFloat(d, ic), e = ToFloat(d, ie);
+  auto a = FromSums(d, ia), b = FromSums(d, ib), c = FromSums(d, ic), e = FromSums(d, ie);
   const auto row_scale = hn::Set(d, call.row_scale[row]);
   const auto scale = [&](int i) HWY_ATTR {
     return hn::Mul(row_scale, hn::LoadU(d, call.column_scale + column + i * lanes));
