@@ -1,0 +1,273 @@
+#include "arguments.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <limits>
+
+namespace octavo::python {
+namespace {
+
+std::string describe(nb::handle value) {
+  try {
+    return nb::repr(value).c_str();
+  } catch (nb::python_error&) {
+    return Py_TYPE(value.ptr())->tp_name;
+  }
+}
+
+// The text of a string, or null.
+const char* text_of(nb::handle value) {
+  if (!PyUnicode_Check(value.ptr())) return nullptr;
+  const char* text = PyUnicode_AsUTF8(value.ptr());
+  if (text == nullptr) PyErr_Clear();
+  return text;
+}
+
+template <class T, std::size_t n>
+T parse_name(nb::handle value, const char* argument,
+             const std::array<std::pair<std::string_view, T>, n>& names, const char* expected) {
+  if (const char* text = text_of(value))
+    for (const auto& [known, result] : names)
+      if (known == text) return result;
+  unsupported(argument, fmt::format("expected {}, got {}", expected, describe(value)));
+}
+
+}  // namespace
+
+DType parse_dtype(nb::handle value, const char* argument) {
+  static constexpr std::array<std::pair<std::string_view, DType>, 16> names{
+      {{"f32", DType::f32},
+       {"f64", DType::f64},
+       {"f16", DType::f16},
+       {"bf16", DType::bf16},
+       {"s8", DType::s8},
+       {"u8", DType::u8},
+       {"s4", DType::s4},
+       {"u4", DType::u4},
+       {"float32", DType::f32},
+       {"float64", DType::f64},
+       {"float16", DType::f16},
+       {"bfloat16", DType::bf16},
+       {"int8", DType::s8},
+       {"uint8", DType::u8},
+       {"int4", DType::s4},
+       {"uint4", DType::u4}}};
+  return parse_name(value, argument, names,
+                    "one of 'f32', 'f64', 'f16', 'bf16', 's8', 'u8', 's4', 'u4'");
+}
+
+Profile parse_profile(nb::handle value) {
+  static constexpr std::array<std::pair<std::string_view, Profile>, 2> names{
+      {{"torch", Profile::torch}, {"onnx", Profile::onnx}}};
+  return parse_name(value, "profile", names, "'torch' or 'onnx'");
+}
+
+RangeMode parse_mode(nb::handle value) {
+  static constexpr std::array<std::pair<std::string_view, RangeMode>, 2> names{
+      {{"symmetric", RangeMode::symmetric}, {"asymmetric", RangeMode::asymmetric}}};
+  return parse_name(value, "mode", names, "'symmetric' or 'asymmetric'");
+}
+
+std::optional<std::int64_t> parse_integer(nb::handle value, const char* argument) {
+  if (value.is_none()) return std::nullopt;
+  if (PyBool_Check(value.ptr()) == 0 && PyIndex_Check(value.ptr()) != 0) {
+    const nb::object index = nb::steal(PyNumber_Index(value.ptr()));
+    if (index.is_valid()) {
+      const long long result = PyLong_AsLongLong(index.ptr());
+      if (result != -1 || PyErr_Occurred() == nullptr) return result;
+    }
+    PyErr_Clear();
+  }
+  invalid(argument, fmt::format("expected an integer, got {}", describe(value)));
+}
+
+std::optional<std::int32_t> parse_int32(nb::handle value, const char* argument) {
+  const std::optional<std::int64_t> parsed = parse_integer(value, argument);
+  if (!parsed) return std::nullopt;
+  if (*parsed < std::numeric_limits<std::int32_t>::min() ||
+      *parsed > std::numeric_limits<std::int32_t>::max())
+    invalid(argument, fmt::format("expected an integer of 32 bits, got {}", *parsed));
+  return static_cast<std::int32_t>(*parsed);
+}
+
+bool parse_bool(nb::handle value, const char* argument) {
+  if (value.ptr() == Py_True) return true;
+  if (value.ptr() == Py_False) return false;
+  invalid(argument, fmt::format("expected True or False, got {}", describe(value)));
+}
+
+double parse_number(nb::handle value, const char* argument) {
+  const Numbers numbers(value, argument, false);
+  if (!numbers.given() || !numbers.single())
+    invalid(argument, fmt::format("expected one number, got {}", describe(value)));
+  return numbers.value();
+}
+
+const Stream& parse_stream(nb::handle value) {
+  static const Stream all = Stream::cpu();
+  if (value.is_none()) return all;
+  if (nb::isinstance<PyStream>(value)) return nb::cast<const PyStream&>(value).stream;
+  unsupported("stream", fmt::format("expected an octavo.Stream or None, got {}", describe(value)));
+}
+
+Granularity parse_granularity(const Shape& shape, nb::handle axis, nb::handle group_size) {
+  Granularity g;
+  const int rank = shape.rank();
+  const auto without_last = [&](const char* argument) {
+    if (rank == 0) invalid(argument, "expected a tensor of at least one dimension, got a scalar");
+    g.shape = Shape(std::span<const std::int64_t>());
+    std::array<std::int64_t, max_rank> sizes{};
+    for (int i = 0; i < rank - 1; ++i) {
+      sizes[static_cast<std::size_t>(i)] = shape[i];
+      g.count *= shape[i];
+    }
+    g.shape = Shape(std::span(sizes.data(), static_cast<std::size_t>(rank - 1)));
+  };
+  if (!group_size.is_none()) {
+    if (!axis.is_none())
+      invalid("group_size", "expected no axis (groups are of the last one), got both");
+    g.group_size = *parse_integer(group_size, "group_size");
+    without_last("group_size");
+    const std::int64_t last = shape[rank - 1];
+    if (g.group_size < 1 || last % g.group_size != 0)
+      invalid("group_size", fmt::format("expected a divisor of the last dimension ({}), got {}",
+                                        last, g.group_size));
+    g.layout = Layout::per_group;
+    std::array<std::int64_t, max_rank> sizes{};
+    for (int i = 0; i < rank - 1; ++i) sizes[static_cast<std::size_t>(i)] = shape[i];
+    sizes[static_cast<std::size_t>(rank - 1)] = last / g.group_size;
+    g.count *= last / g.group_size;
+    g.shape = Shape(std::span(sizes.data(), static_cast<std::size_t>(rank)));
+    return g;
+  }
+  if (axis.is_none()) return g;
+  if (const char* text = text_of(axis)) {
+    if (std::string_view(text) != "token")
+      invalid("axis", fmt::format("expected None, an integer or 'token', got '{}'", text));
+    g.layout = Layout::per_token;
+    without_last("axis");
+    return g;
+  }
+  const std::int64_t wanted = *parse_integer(axis, "axis");
+  if (wanted < -rank || wanted >= rank)
+    invalid("axis", fmt::format("expected {} to {} for a tensor of {} dimensions, got {}", -rank,
+                                rank - 1, rank, wanted));
+  g.layout = Layout::per_channel;
+  g.axis = static_cast<int>(wanted < 0 ? wanted + rank : wanted);
+  g.count = shape[g.axis];
+  g.shape = Shape{g.count};
+  return g;
+}
+
+Numbers::Numbers(nb::handle value, const char* argument, bool integers)
+    : argument_(argument),
+      integers_(integers) {
+  if (value.is_none()) {
+    given_ = false;
+    single_ = true;
+    return;
+  }
+  if (PyBool_Check(value.ptr()) != 0)
+    invalid(argument, fmt::format("expected numbers, got {}", describe(value)));
+  if (!integers && PyFloat_Check(value.ptr()) != 0) {
+    single_ = true;
+    value_ = PyFloat_AS_DOUBLE(value.ptr());
+    return;
+  }
+  if (PyLong_Check(value.ptr()) != 0) {
+    single_ = true;
+    if (integers) {
+      value_ = *parse_int32(value, argument);
+      return;
+    }
+    value_ = PyLong_AsDouble(value.ptr());
+    if (PyErr_Occurred() != nullptr) {
+      PyErr_Clear();
+      invalid(argument,
+              fmt::format("expected a number that a float can hold, got {}", describe(value)));
+    }
+    return;
+  }
+  if (integers && PyFloat_Check(value.ptr()) != 0)
+    unsupported(argument, fmt::format("expected integers, got {}", describe(value)));
+  nb::object object = nb::borrow(value);
+  if (PyList_Check(value.ptr()) != 0 || PyTuple_Check(value.ptr()) != 0) {
+    try {
+      object = nb::module_::import_("numpy").attr("asarray")(value);
+    } catch (nb::python_error&) {
+      invalid(argument, fmt::format("expected numbers, got {}", describe(value)));
+    }
+  }
+  Array array(object, argument);
+  if (array.held == Held::boolean || (integers && !array.is_integer()))
+    unsupported(argument, fmt::format("expected {}, got {}", integers ? "integers" : "floats",
+                                      name(array.held)));
+  shape_ = array.shape;
+  if (array.numel() == 1 && array.rank() <= 1) {
+    single_ = true;
+    if (integers) {
+      const std::int64_t n = array.as_integer(0);
+      if (n < INT32_MIN || n > INT32_MAX)
+        invalid(argument, fmt::format("expected integers of 32 bits, got {}", n));
+      value_ = static_cast<double>(n);
+    } else {
+      value_ = array.as_double(0);
+    }
+    return;
+  }
+  if (!array.is_contiguous()) array = array.contiguous();
+  array_.emplace(std::move(array));
+}
+
+TensorRef Numbers::ref(std::int64_t count) {
+  if (single_) {
+    if (integers_) {
+      int32s_.assign(static_cast<std::size_t>(count), integer());
+      return {int32s_.data(), DType::s32, Shape{count}};
+    }
+    doubles_.assign(static_cast<std::size_t>(count), value_);
+    return {doubles_.data(), DType::f64, Shape{count}};
+  }
+  const Array& a = *array_;
+  const std::int64_t n = a.numel();
+  if (integers_) {
+    if (a.held == Held::s32) return {a.data, DType::s32, Shape{n}};
+    int32s_.resize(static_cast<std::size_t>(n));
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t value = a.as_integer(i);
+      if (value < INT32_MIN || value > INT32_MAX)
+        invalid(argument_,
+                fmt::format("expected integers of 32 bits, got {} at index {}", value, i));
+      int32s_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(value);
+    }
+    return {int32s_.data(), DType::s32, Shape{n}};
+  }
+  if (!a.is_integer()) return {a.data, a.dtype(), Shape{n}};
+  doubles_.resize(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) doubles_[static_cast<std::size_t>(i)] = a.as_double(i);
+  return {doubles_.data(), DType::f64, Shape{n}};
+}
+
+Key& Key::add(const Shape& shape) {
+  add(shape.rank());
+  for (int i = 0; i < shape.rank(); ++i) add(shape[i]);
+  return *this;
+}
+
+Key& Key::add(const Stream& stream) {
+  add(stream.options().threads).add(stream.options().cap);
+  if (const char* target = std::getenv("OCTAVO_TARGET")) bytes_.append(target);
+  return *this;
+}
+
+Workspace thread_workspace(std::size_t bytes) {
+  thread_local std::optional<WorkspaceBuffer> buffer;
+  if (bytes == 0) return {};
+  if (!buffer || static_cast<Workspace>(*buffer).bytes < bytes) {
+    buffer.reset();
+    buffer.emplace(bytes);
+  }
+  return *buffer;
+}
+
+}  // namespace octavo::python

@@ -1,0 +1,137 @@
+// Arguments that are not arrays, or not only: names, numbers, scales and zero points, streams.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "array.hpp"
+#include "error.hpp"
+#include "octavo/dynamic_range_quantize.hpp"
+#include "octavo/stream.hpp"
+
+namespace octavo::python {
+
+[[nodiscard]] DType parse_dtype(nb::handle value, const char* argument);
+[[nodiscard]] Profile parse_profile(nb::handle value);
+[[nodiscard]] RangeMode parse_mode(nb::handle value);
+/// An integer, or nothing for None.
+[[nodiscard]] std::optional<std::int64_t> parse_integer(nb::handle value, const char* argument);
+[[nodiscard]] std::optional<std::int32_t> parse_int32(nb::handle value, const char* argument);
+[[nodiscard]] bool parse_bool(nb::handle value, const char* argument);
+[[nodiscard]] double parse_number(nb::handle value, const char* argument);
+
+/// The class Stream of the module.
+struct PyStream {
+  Stream stream;
+};
+/// The default stream for None.
+[[nodiscard]] const Stream& parse_stream(nb::handle value);
+
+/// What shares a scale.
+struct Granularity {
+  Layout layout = Layout::per_tensor;
+  int axis = 0;                 // of per_channel, counted from the first
+  std::int64_t group_size = 0;  // of per_group
+  Shape shape;                  // of the scales
+  std::int64_t count = 1;
+};
+/// From `axis` (None, an integer or "token") and `group_size`, for a tensor of this shape.
+[[nodiscard]] Granularity parse_granularity(const Shape& shape, nb::handle axis,
+                                            nb::handle group_size);
+
+/// One number, or an array of them.
+class Numbers {
+ public:
+  /// Of floats (scales, bias) or of integers (zero points).
+  Numbers(nb::handle value, const char* argument, bool integers);
+
+  [[nodiscard]] bool given() const { return given_; }
+  [[nodiscard]] bool single() const { return single_; }
+  [[nodiscard]] double value() const { return value_; }
+  [[nodiscard]] std::int32_t integer() const { return static_cast<std::int32_t>(value_); }
+  [[nodiscard]] const Shape& shape() const { return shape_; }
+  [[nodiscard]] std::int64_t numel() const { return array_ ? array_->numel() : 1; }
+  /// The array, contiguous; a single number is repeated `count` times.
+  [[nodiscard]] TensorRef ref(std::int64_t count);
+
+ private:
+  const char* argument_;
+  bool integers_;
+  bool given_ = true;
+  bool single_ = false;
+  double value_ = 0;
+  Shape shape_;
+  std::optional<Array> array_;
+  std::vector<double> doubles_;
+  std::vector<std::int32_t> int32s_;
+};
+
+/// What a plan is known by: the bytes of all that it was selected with.
+class Key {
+ public:
+  template <class T>
+  Key& add(const T& value) {
+    static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return *this;
+  }
+  template <class T>
+  Key& add(const std::optional<T>& value) {
+    add(value.has_value());
+    return add(value.value_or(T{}));
+  }
+  Key& add(const Shape& shape);
+  /// What a selection depends on beside its descriptor.
+  Key& add(const Stream& stream);
+  [[nodiscard]] std::string_view view() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+/// Plans by their keys. Used with the GIL held.
+template <class Plan>
+class Cache {
+ public:
+  template <class Make>
+  std::shared_ptr<const Plan> get(const Key& key, Make&& make) {
+    const auto found = plans_.find(key.view());
+    if (found != plans_.end()) return found->second;
+    constexpr std::size_t most = 4096;
+    if (plans_.size() >= most) plans_.clear();
+    auto plan = std::make_shared<const Plan>(make());
+    plans_.emplace(key.view(), plan);
+    return plan;
+  }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
+  };
+  std::unordered_map<std::string, std::shared_ptr<const Plan>, Hash, std::equal_to<>> plans_;
+};
+
+/// Memory of this thread, kept from call to call.
+[[nodiscard]] Workspace thread_workspace(std::size_t bytes);
+
+/// Runs a plan without the GIL.
+template <class Plan, class Args>
+void run_plan(const Plan& plan, const Stream& stream, const Args& args, Renames renames) {
+  Status status;
+  {
+    const Workspace workspace = thread_workspace(plan.workspace_size());
+    const nb::gil_scoped_release release;
+    status = plan.run(stream, workspace, args);
+  }
+  if (!status) refuse(status.error(), renames);
+}
+
+}  // namespace octavo::python

@@ -1,0 +1,97 @@
+// Arrays of NumPy, PyTorch and anything that speaks DLPack, seen as tensors without a copy.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "octavo/tensor.hpp"
+
+namespace octavo::python {
+
+namespace nb = nanobind;
+
+/// What an array may hold. Those up to s32 have the numbers of DType.
+enum class Held : std::uint8_t {
+  f32 = 0,
+  f64 = 1,
+  f16 = 2,
+  bf16 = 3,
+  s8 = 4,
+  u8 = 5,
+  s32 = 8,
+  s16,
+  u16,
+  u32,
+  s64,
+  u64,
+  boolean,
+};
+
+/// Whose array it is: results are made by the same.
+enum class Maker : std::uint8_t { numpy, torch };
+
+/// A view of an array; keeps it alive.
+class Array {
+ public:
+  /// `argument` is named where this refuses. Only an `out` is written.
+  Array(nb::handle object, const char* argument, bool writes = false);
+
+  [[nodiscard]] std::int64_t numel() const;
+  [[nodiscard]] int rank() const { return shape.rank(); }
+  /// As a float or an 8-bit integer, or refuses.
+  [[nodiscard]] DType dtype() const;
+  [[nodiscard]] TensorRef ref() const { return {data, dtype(), shape, strides}; }
+  [[nodiscard]] TensorMut mut() const { return {data, dtype(), shape, strides}; }
+  [[nodiscard]] bool is_contiguous() const;
+  /// The same array, copied by its maker so that it is contiguous.
+  [[nodiscard]] Array contiguous() const;
+  /// Element i, counted as if contiguous.
+  [[nodiscard]] double as_double(std::int64_t i) const;
+  [[nodiscard]] std::int64_t as_integer(std::int64_t i) const;
+  [[nodiscard]] bool is_integer() const;
+
+  const char* argument;
+  Maker maker = Maker::numpy;
+  bool is_ml_dtypes = false;  // a NumPy array whose bf16 is of that package
+  Held held = Held::f32;
+  void* data = nullptr;
+  Shape shape;
+  Shape strides;  // in elements
+  nb::object object;
+
+ private:
+  void from_buffer(bool writes);
+  void from_torch(bool writes);
+  void from_dlpack(bool writes);
+  [[nodiscard]] const unsigned char* at(std::int64_t i) const;
+
+  std::shared_ptr<void> keep_;  // a buffer, or a DLPack tensor
+};
+
+[[nodiscard]] const char* name(Held held);
+
+/// A new array of the maker's, contiguous. Packed types are bytes with two to each, row by row.
+[[nodiscard]] nb::object make_array(Maker maker, const Shape& shape, DType dtype);
+
+/// `shape` as the array is that holds it: the last size halved and rounded up for packed types.
+[[nodiscard]] Shape stored_shape(const Shape& shape, DType dtype);
+
+/// A given `out`, or a new array; seen as a tensor of `dtype`, which may be packed.
+class Output {
+ public:
+  Output(nb::handle out, Maker maker, const Shape& shape, DType dtype);
+  [[nodiscard]] const TensorMut& tensor() const { return tensor_; }
+  [[nodiscard]] const nb::object& object() const { return array_->object; }
+
+ private:
+  std::optional<Array> array_;
+  TensorMut tensor_;
+};
+
+[[nodiscard]] std::string to_string(const Shape& shape);
+
+}  // namespace octavo::python

@@ -1,0 +1,315 @@
+// quantize, dequantize, fake_quantize and their gradients: one call behind six names.
+#include "octavo/elementwise.hpp"
+#include "functions.hpp"
+
+namespace octavo::python {
+namespace {
+
+using Problem = detail::ElementwiseProblem;
+using Plan = detail::ElementwisePlan;
+
+constexpr Renames forward_names{{"input", "x"},      {"output", "out"},
+                                {"scales", "scale"}, {"zero_points", "zero_point"},
+                                {"numel", "x"},      {"shape", "x"}};
+constexpr Renames dequantize_names{{"input", "q"},      {"output", "out"},
+                                   {"scales", "scale"}, {"zero_points", "zero_point"},
+                                   {"numel", "q"},      {"shape", "q"}};
+constexpr Renames backward_names{
+    {"input", "x"},      {"grad_output", "dy"},         {"grad_input", "out"}, {"output", "out"},
+    {"scales", "scale"}, {"zero_points", "zero_point"}, {"numel", "x"},        {"shape", "x"}};
+
+const Plan& cached(const Stream& stream, const Problem& p, Renames names,
+                   std::shared_ptr<const Plan>& hold) {
+  static auto* cache = new Cache<Plan>();
+  Key key;
+  key.add(p.op).add(p.layout).add(p.shape).add(p.axis).add(p.group_size);
+  key.add(p.element).add(p.integer).add(p.q_min).add(p.q_max).add(p.profile).add(p.scale_type);
+  key.add(stream);
+  hold = cache->get(key, [&] {
+    const Result<Plan> plan = Plan::select(stream, p, {});
+    if (!plan) refuse(plan.error(), names);
+    return *plan;
+  });
+  return *hold;
+}
+
+// Sets the problem's sizes and the scales and zero points of its call. What these return lives in
+// `scales` and `zero_points`.
+struct Parameters {
+  Numbers scale;
+  Numbers zero_point;
+  TensorRef scales;
+  TensorRef zero_points;
+
+  Parameters(nb::handle s, nb::handle z)
+      : scale(s, "scale", false),
+        zero_point(z, "zero_point", true) {
+    if (!scale.given()) invalid("scale", "expected a number or an array, got None");
+  }
+
+  void apply(const Shape& shape, const Granularity& g, Problem& p, detail::ElementwiseArgs& args) {
+    std::int64_t numel = 1;
+    for (int i = 0; i < shape.rank(); ++i) numel *= shape[i];
+    const auto check = [&](const Numbers& n, const char* argument) {
+      if (n.single() || n.shape() == g.shape) return;
+      if (g.layout == Layout::per_tensor)
+        invalid(argument, fmt::format("expected one number (per tensor), got shape {}; name the "
+                                      "axis or the group_size that it belongs to",
+                                      to_string(n.shape())));
+      invalid(argument, fmt::format("expected shape {} or one number, got shape {}",
+                                    to_string(g.shape), to_string(n.shape())));
+    };
+    check(scale, "scale");
+    check(zero_point, "zero_point");
+    if (scale.single() && zero_point.single()) {
+      // One number for all is the same at every granularity.
+      p.layout = Layout::per_tensor;
+      p.shape = Shape{numel};
+      args.scale = scale.value();
+      args.zero_point = zero_point.given() ? zero_point.integer() : 0;
+      return;
+    }
+    const std::int64_t last = shape.rank() > 0 ? shape[shape.rank() - 1] : 1;
+    p.layout = g.layout;
+    p.axis = g.axis;
+    p.group_size = g.group_size;
+    if (g.layout == Layout::per_channel) {
+      p.shape = shape;
+    } else {
+      std::int64_t rows = 1;
+      for (int i = 0; i < shape.rank() - 1; ++i) rows *= shape[i];
+      p.shape = Shape{rows, last};
+    }
+    scales = scale.ref(g.count);
+    p.scale_type = scales.dtype;
+    args.scales = &scales;
+    if (!zero_point.given() || (zero_point.single() && zero_point.integer() == 0)) return;
+    zero_points = zero_point.ref(g.count);
+    args.zero_points = &zero_points;
+  }
+};
+
+void set_range(Problem& p, nb::handle q_min, nb::handle q_max, nb::handle profile) {
+  p.q_min = parse_int32(q_min, "q_min");
+  p.q_max = parse_int32(q_max, "q_max");
+  p.profile = parse_profile(profile);
+}
+
+nb::object run(const Stream& stream, const Problem& p, const detail::ElementwiseArgs& args,
+               Renames names, const Output& output) {
+  std::shared_ptr<const Plan> hold;
+  run_plan(cached(stream, p, names, hold), stream, args, names);
+  return output.object();
+}
+
+// x (and dy) to out.
+nb::object from_float(Op op, nb::handle x, nb::handle dy, nb::handle scale, nb::handle zero_point,
+                      Problem p, nb::handle axis, nb::handle group_size, nb::handle out,
+                      const Stream& stream) {
+  const Array input(x, "x");
+  Parameters parameters(scale, zero_point);
+  p.op = op;
+  p.element = input.dtype();
+  const bool backward = op == Op::quantize_backward || op == Op::fake_quantize_backward;
+  const Renames names = backward ? backward_names : forward_names;
+  if (!is_float(p.element))
+    unsupported("x", fmt::format("expected float32, float64, float16 or bfloat16, got {}",
+                                 name(input.held)));
+  detail::ElementwiseArgs args;
+  parameters.apply(input.shape, parse_granularity(input.shape, axis, group_size), p, args);
+  const TensorRef in = input.ref();
+  args.input = &in;
+  std::optional<Array> grad;
+  TensorRef grad_ref;
+  if (backward) {
+    grad.emplace(dy, "dy");
+    grad_ref = grad->ref();
+    if (!(grad_ref.shape == in.shape))
+      invalid("dy", fmt::format("expected shape {}, that of x, got {}", to_string(in.shape),
+                                to_string(grad_ref.shape)));
+    args.grad = &grad_ref;
+  }
+  const Output output(out, input.maker, input.shape, op == Op::quantize ? p.integer : p.element);
+  args.output = &output.tensor();
+  return run(stream, p, args, names, output);
+}
+
+}  // namespace
+
+nb::object quantize(nb::handle x, nb::handle scale, nb::handle zero_point, nb::handle dtype,
+                    nb::handle axis, nb::handle group_size, nb::handle q_min, nb::handle q_max,
+                    nb::handle profile, nb::handle out, nb::handle stream) {
+  Problem p;
+  p.integer = parse_dtype(dtype, "dtype");
+  set_range(p, q_min, q_max, profile);
+  return from_float(Op::quantize, x, nb::handle(), scale, zero_point, p, axis, group_size, out,
+                    parse_stream(stream));
+}
+
+nb::object quantize_backward(nb::handle x, nb::handle dy, nb::handle scale, nb::handle zero_point,
+                             nb::handle dtype, nb::handle axis, nb::handle group_size,
+                             nb::handle q_min, nb::handle q_max, nb::handle profile, nb::handle out,
+                             nb::handle stream) {
+  Problem p;
+  p.integer = parse_dtype(dtype, "dtype");
+  set_range(p, q_min, q_max, profile);
+  return from_float(Op::quantize_backward, x, dy, scale, zero_point, p, axis, group_size, out,
+                    parse_stream(stream));
+}
+
+nb::object fake_quantize(nb::handle x, nb::handle scale, nb::handle zero_point, nb::handle q_min,
+                         nb::handle q_max, nb::handle axis, nb::handle group_size,
+                         nb::handle profile, nb::handle out, nb::handle stream) {
+  Problem p;
+  p.has_integer = false;
+  set_range(p, q_min, q_max, profile);
+  return from_float(Op::fake_quantize, x, nb::handle(), scale, zero_point, p, axis, group_size, out,
+                    parse_stream(stream));
+}
+
+nb::object fake_quantize_backward(nb::handle x, nb::handle dy, nb::handle scale,
+                                  nb::handle zero_point, nb::handle q_min, nb::handle q_max,
+                                  nb::handle axis, nb::handle group_size, nb::handle profile,
+                                  nb::handle out, nb::handle stream) {
+  Problem p;
+  p.has_integer = false;
+  set_range(p, q_min, q_max, profile);
+  return from_float(Op::fake_quantize_backward, x, dy, scale, zero_point, p, axis, group_size, out,
+                    parse_stream(stream));
+}
+
+nb::object dequantize(nb::handle q, nb::handle scale, nb::handle zero_point, nb::handle dtype,
+                      nb::handle q_dtype, nb::handle length, nb::handle axis, nb::handle group_size,
+                      nb::handle out, nb::handle stream) {
+  const Array input(q, "q");
+  Parameters parameters(scale, zero_point);
+  Problem p;
+  p.op = Op::dequantize;
+  p.has_range = false;
+  p.element = parse_dtype(dtype, "dtype");
+  TensorRef in = input.ref();
+  p.integer = q_dtype.is_none() ? in.dtype : parse_dtype(q_dtype, "q_dtype");
+  if (is_packed(p.integer)) {
+    if (in.dtype != DType::u8)
+      unsupported("q", fmt::format("expected uint8, which {} is held in two to a byte, got {}",
+                                   octavo::name(p.integer), name(input.held)));
+    const int last = in.shape.rank() - 1;
+    const std::int64_t bytes = last >= 0 ? in.shape[last] : 1;
+    const std::int64_t columns =
+        parse_integer(length, "length").value_or(last >= 0 ? 2 * bytes : 1);
+    if (columns < 0 || columns > 2 * bytes || (columns + 1) / 2 != bytes)
+      invalid("length", fmt::format("expected {} or {} for rows of {} bytes, got {}",
+                                    bytes > 0 ? 2 * bytes - 1 : 0, 2 * bytes, bytes, columns));
+    if (last >= 0 && bytes > 1 && in.strides[last] != 1)
+      invalid("q", "expected rows of consecutive bytes, got a stride between them; copy it first");
+    for (int i = 0; i < last; ++i) in.strides[i] *= 2;
+    if (last >= 0) {
+      in.strides[last] = 1;
+      in.shape[last] = columns;
+    }
+    in.dtype = p.integer;
+  } else {
+    if (!length.is_none() && in.shape.rank() > 0 &&
+        *parse_integer(length, "length") != in.shape[in.shape.rank() - 1])
+      invalid("length",
+              fmt::format("expected {}, the last dimension (only s4 and u4 are packed), "
+                          "got {}",
+                          in.shape[in.shape.rank() - 1], *parse_integer(length, "length")));
+    if (p.integer != in.dtype)
+      unsupported("q_dtype", fmt::format("expected {}, the type of q, or s4 or u4, got {}",
+                                         octavo::name(in.dtype), octavo::name(p.integer)));
+  }
+  detail::ElementwiseArgs args;
+  parameters.apply(in.shape, parse_granularity(in.shape, axis, group_size), p, args);
+  args.input = &in;
+  const Output output(out, input.maker, in.shape, p.element);
+  args.output = &output.tensor();
+  return run(parse_stream(stream), p, args, dequantize_names, output);
+}
+
+nb::object dequantize_backward(nb::handle dy, nb::handle scale, nb::handle axis,
+                               nb::handle group_size, nb::handle out, nb::handle stream) {
+  const Array grad(dy, "dy");
+  Parameters parameters(scale, nb::none());
+  Problem p;
+  p.op = Op::dequantize_backward;
+  p.has_range = false;
+  p.element = grad.dtype();
+  const TensorRef in = grad.ref();
+  detail::ElementwiseArgs args;
+  parameters.apply(in.shape, parse_granularity(in.shape, axis, group_size), p, args);
+  args.grad = &in;
+  const Output output(out, grad.maker, in.shape, p.element);
+  args.output = &output.tensor();
+  return run(parse_stream(stream), p, args, backward_names, output);
+}
+
+nb::tuple quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::handle dtype,
+                           nb::handle axis, nb::handle group_size, nb::handle q_min,
+                           nb::handle q_max, nb::handle profile, nb::handle out,
+                           nb::handle stream) {
+  const Array input(x, "x");
+  DynamicRangeQuantizeDescriptor d;
+  d.shape = input.shape;
+  d.mode = parse_mode(mode);
+  d.output = parse_dtype(dtype, "dtype");
+  d.q_min = parse_int32(q_min, "q_min");
+  d.q_max = parse_int32(q_max, "q_max");
+  d.profile = parse_profile(profile);
+  d.input = input.dtype();
+  const std::string wanted = PyUnicode_Check(scope.ptr()) != 0 ? nb::str(scope).c_str() : "";
+  const auto none = nb::none();
+  const auto only = [&](bool is_given, const char* argument, const char* with) {
+    if (is_given)
+      invalid(argument, fmt::format("expected none with scope '{}' (it belongs to '{}'), got one",
+                                    wanted, with));
+  };
+  Granularity g;
+  if (wanted == "tensor") {
+    only(!axis.is_none(), "axis", "channel");
+    only(!group_size.is_none(), "group_size", "group");
+  } else if (wanted == "token") {
+    only(!axis.is_none(), "axis", "channel");
+    only(!group_size.is_none(), "group_size", "group");
+    g = parse_granularity(input.shape, nb::str("token"), none);
+  } else if (wanted == "channel") {
+    only(!group_size.is_none(), "group_size", "group");
+    if (axis.is_none()) invalid("axis", "expected the axis of the channels, got None");
+    g = parse_granularity(input.shape, nb::int_(*parse_integer(axis, "axis")), none);
+  } else if (wanted == "group") {
+    only(!axis.is_none(), "axis", "channel");
+    if (group_size.is_none()) invalid("group_size", "expected the size of a group, got None");
+    g = parse_granularity(input.shape, none, group_size);
+  } else {
+    invalid("scope", fmt::format("expected 'token', 'tensor', 'channel' or 'group', got {}",
+                                 nb::repr(scope).c_str()));
+  }
+  d.scope = g.layout;
+  d.axis = g.axis;
+  d.group_size = g.group_size;
+  const Stream& on = parse_stream(stream);
+  static auto* cache = new Cache<DynamicRangeQuantizePlan>();
+  Key key;
+  key.add(d.shape).add(d.mode).add(d.scope).add(d.axis).add(d.group_size).add(d.input);
+  key.add(d.output).add(d.q_min).add(d.q_max).add(d.profile).add(on);
+  const auto plan = cache->get(key, [&] {
+    const auto selected = DynamicRangeQuantizePlan::select(on, d);
+    if (!selected) refuse(selected.error(), {{"input", "x"}, {"output", "dtype"}, {"shape", "x"}});
+    return *selected;
+  });
+  const bool symmetric = d.mode == RangeMode::symmetric;
+  const Output output(out, input.maker, input.shape, d.output);
+  const Output scales(none, input.maker, g.shape, d.input == DType::f64 ? DType::f64 : DType::f32);
+  std::optional<Output> zero_points;
+  if (!symmetric) zero_points.emplace(none, input.maker, g.shape, DType::s32);
+  DynamicRangeQuantizeArgs args{
+      .input = input.ref(),
+      .output = output.tensor(),
+      .scales = {scales.tensor().data, scales.tensor().dtype, Shape{g.count}}};
+  if (zero_points) args.zero_points = {zero_points->tensor().data, DType::s32, Shape{g.count}};
+  run_plan(*plan, on, args, {{"input", "x"}, {"output", "out"}});
+  return nb::make_tuple(output.object(), scales.object(),
+                        zero_points ? zero_points->object() : nb::none());
+}
+
+}  // namespace octavo::python

@@ -1,0 +1,50 @@
+// The functions of the module, in the order of their arguments in Python.
+#pragma once
+
+#include "arguments.hpp"
+#include "octavo/packed_weight.hpp"
+
+namespace octavo::python {
+
+nb::object quantize(nb::handle x, nb::handle scale, nb::handle zero_point, nb::handle dtype,
+                    nb::handle axis, nb::handle group_size, nb::handle q_min, nb::handle q_max,
+                    nb::handle profile, nb::handle out, nb::handle stream);
+nb::object quantize_backward(nb::handle x, nb::handle dy, nb::handle scale, nb::handle zero_point,
+                             nb::handle dtype, nb::handle axis, nb::handle group_size,
+                             nb::handle q_min, nb::handle q_max, nb::handle profile, nb::handle out,
+                             nb::handle stream);
+nb::object fake_quantize(nb::handle x, nb::handle scale, nb::handle zero_point, nb::handle q_min,
+                         nb::handle q_max, nb::handle axis, nb::handle group_size,
+                         nb::handle profile, nb::handle out, nb::handle stream);
+nb::object fake_quantize_backward(nb::handle x, nb::handle dy, nb::handle scale,
+                                  nb::handle zero_point, nb::handle q_min, nb::handle q_max,
+                                  nb::handle axis, nb::handle group_size, nb::handle profile,
+                                  nb::handle out, nb::handle stream);
+nb::object dequantize(nb::handle q, nb::handle scale, nb::handle zero_point, nb::handle dtype,
+                      nb::handle q_dtype, nb::handle length, nb::handle axis, nb::handle group_size,
+                      nb::handle out, nb::handle stream);
+nb::object dequantize_backward(nb::handle dy, nb::handle scale, nb::handle axis,
+                               nb::handle group_size, nb::handle out, nb::handle stream);
+nb::tuple quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::handle dtype,
+                           nb::handle axis, nb::handle group_size, nb::handle q_min,
+                           nb::handle q_max, nb::handle profile, nb::handle out, nb::handle stream);
+
+nb::object linear(nb::handle x, nb::handle weight_q, nb::handle weight_scale, nb::handle bias,
+                  nb::handle mode, nb::handle residual, nb::handle relu, nb::handle out_dtype,
+                  nb::handle profile, nb::handle out, nb::handle stream);
+nb::object smoothquant_linear(nb::handle x_q, nb::handle act_scale, nb::handle weight_q,
+                              nb::handle weight_scale, nb::handle bias, nb::handle act_zero_point,
+                              nb::handle residual, nb::handle relu, nb::handle out_dtype,
+                              nb::handle out_scale, nb::handle out_zero_point, nb::handle profile,
+                              nb::handle out, nb::handle stream);
+nb::object quantized_matmul(nb::handle x_q, nb::handle weight_q, nb::handle act_scale,
+                            nb::handle weight_scale, nb::handle act_zero_point,
+                            nb::handle weight_zero_point, nb::handle bias, nb::handle residual,
+                            nb::handle relu, nb::handle out_dtype, nb::handle out_scale,
+                            nb::handle out_zero_point, nb::handle profile, nb::handle out,
+                            nb::handle stream);
+nb::object int_matmul(nb::handle x_q, nb::handle weight_q, nb::handle act_zero_point,
+                      nb::handle weight_zero_point, nb::handle out, nb::handle stream);
+PackedWeight pack_weight(nb::handle weight_q);
+
+}  // namespace octavo::python

@@ -1,0 +1,155 @@
+// The extension module octavo._core: what Python calls, argument by argument, and its classes.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <fstream>
+
+#include "functions.hpp"
+
+namespace octavo::python {
+namespace {
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.rfind("model name", 0) == 0 || line.rfind("Model", 0) == 0)
+      return line.substr(line.find(':') + 2);
+  return "unknown";
+}
+
+std::vector<std::string> target_names() {
+  std::vector<std::string> names;
+  for (const Target target : available_targets()) names.emplace_back(name(target));
+  return names;
+}
+
+PyStream make_stream(nb::handle threads, nb::handle target) {
+  CpuOptions options;
+  const std::optional<std::int32_t> wanted = parse_int32(threads, "threads");
+  if (wanted && *wanted < 1)
+    invalid("threads", fmt::format("expected 1 or more, or None for all cores, got {}", *wanted));
+  options.threads = wanted.value_or(0);
+  if (!target.is_none()) {
+    const std::string text = PyUnicode_Check(target.ptr()) != 0 ? nb::str(target).c_str() : "";
+    const std::optional<Target> known = parse_target(text);
+    if (!known || !is_available(*known)) {
+      std::string all;
+      for (const std::string& one : target_names()) all += (all.empty() ? "" : ", ") + one;
+      unsupported("target", fmt::format("expected a target that this CPU has ({}), got {}", all,
+                                        nb::repr(target).c_str()));
+    }
+    options.cap = known;
+  }
+  return {Stream::cpu(options)};
+}
+
+nb::object target_of(const PyStream& s) {
+  const std::optional<Target>& cap = s.stream.options().cap;
+  return cap ? nb::object(nb::str(std::string(name(*cap)).c_str())) : nb::none();
+}
+
+std::string repr(const PyStream& s) {
+  const std::optional<Target>& cap = s.stream.options().cap;
+  return fmt::format("Stream(threads={}, target={})", s.stream.threads(),
+                     cap ? fmt::format("'{}'", name(*cap)) : "None");
+}
+
+nb::bytes serialized(const PackedWeight& w) {
+  const std::vector<std::byte> image = w.serialize();
+  return nb::bytes(image.data(), image.size());
+}
+
+PackedWeight deserialized(nb::handle image) {
+  if (PyBytes_Check(image.ptr()) == 0)
+    unsupported("image", fmt::format("expected bytes, got {}", Py_TYPE(image.ptr())->tp_name));
+  const Result<PackedWeight> packed =
+      PackedWeight::deserialize({reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(image.ptr())),
+                                 static_cast<std::size_t>(PyBytes_GET_SIZE(image.ptr()))});
+  if (!packed) throw Refused(packed.error());
+  return *packed;
+}
+
+// A function whose arguments are all taken as they come, None included.
+template <class R, class... Args>
+void define(nb::module_& m, const char* name, R (*function)(Args...)) {
+  m.def(name, function, ((void)sizeof(Args), nb::arg().none())...);
+}
+
+// Raises octavo.Error(code, message, argument) through the class that Python defines.
+void raise(const Refused& refused) {
+  const Error& e = refused.error();
+  const nb::object type = nb::module_::import_("octavo._error").attr("Error");
+  const nb::object error = type(static_cast<int>(e.code()), e.message(), e.argument());
+  PyErr_SetObject(type.ptr(), error.ptr());
+}
+
+}  // namespace
+}  // namespace octavo::python
+
+NB_MODULE(_core, m) {
+  using namespace octavo::python;
+  m.attr("__version__") = OCTAVO_VERSION;
+  m.doc() = "The compiled part of octavo; use the functions of the package.";
+  nb::register_exception_translator([](const std::exception_ptr& p, void* /*payload*/) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const Refused& refused) {
+      raise(refused);
+    }
+  });
+
+  nb::class_<PyStream>(m, "Stream",
+                       "Where calls run. Never changes a bit of a result.\n\n"
+                       "threads: how many share the work; None: all cores.\n"
+                       "target: the best instruction set that may be used; None: any.\n\n"
+                       ">>> octavo.Stream(threads=1).threads\n1")
+      .def(
+          "__init__",
+          [](PyStream* self, nb::handle threads, nb::handle target) {
+            new (self) PyStream(make_stream(threads, target));
+          },
+          nb::arg("threads").none() = nb::none(), nb::arg("target").none() = nb::none(),
+          nb::sig("def __init__(self, threads: int | None = None, target: str | None = None) -> "
+                  "None"))
+      .def_prop_ro("threads", [](const PyStream& s) { return s.stream.threads(); })
+      .def_prop_ro("target", &target_of)
+      .def("__repr__", &repr);
+
+  nb::class_<octavo::PackedWeight>(m, "PackedWeight",
+                                   "Weights of a linear layer, rearranged once by `pack` so that "
+                                   "every call reads them in order.")
+      .def_prop_ro("shape",
+                   [](const octavo::PackedWeight& w) { return nb::make_tuple(w.n(), w.k()); })
+      .def_prop_ro("dtype",
+                   [](const octavo::PackedWeight& w) { return std::string(name(w.dtype())); })
+      .def_prop_ro("nbytes", &octavo::PackedWeight::bytes)
+      .def("serialize", &serialized, "A portable image, for any CPU.")
+      .def_static("deserialize", &deserialized, nb::arg("image").none(),
+                  "Reads an image back; refuses a damaged one.",
+                  nb::sig("def deserialize(image: bytes) -> PackedWeight"))
+      .def("__reduce__",
+           [](nb::handle self) {
+             return nb::make_tuple(self.type().attr("deserialize"),
+                                   nb::make_tuple(self.attr("serialize")()));
+           })
+      .def("__repr__", [](const octavo::PackedWeight& w) {
+        return fmt::format("PackedWeight(shape=({}, {}), dtype='{}')", w.n(), w.k(),
+                           name(w.dtype()));
+      });
+
+  define(m, "quantize", &quantize);
+  define(m, "quantize_backward", &quantize_backward);
+  define(m, "fake_quantize", &fake_quantize);
+  define(m, "fake_quantize_backward", &fake_quantize_backward);
+  define(m, "dequantize", &dequantize);
+  define(m, "dequantize_backward", &dequantize_backward);
+  define(m, "quantize_dynamic", &quantize_dynamic);
+  define(m, "linear", &linear);
+  define(m, "smoothquant_linear", &smoothquant_linear);
+  define(m, "quantized_matmul", &quantized_matmul);
+  define(m, "int_matmul", &int_matmul);
+  define(m, "pack", &pack_weight);
+  m.def("targets", &target_names);
+  m.def("cpu_name", &cpu_name);
+  m.def("default_threads", [] { return parse_stream(nb::none()).threads(); });
+}
