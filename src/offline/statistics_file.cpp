@@ -99,8 +99,9 @@ Result<LayerParts> read_layer(const SafetensorsFile& file, const std::string& la
   const std::size_t channels = first == nullptr ? 0 : first->size() / sizeof(float);
   const auto channel_values = [&](std::string_view suffix, float low, std::vector<float>& to) {
     auto values = read_channels(file, layer + std::string(suffix), channels, low, most);
-    if (values) to = *std::move(values);
-    return values ? Status() : Status(values.error());
+    if (!values) return Status(values.error());
+    to = *std::move(values);
+    return Status();
   };
   if (Status s = channel_values(suffixes[0], 0, parts.absmax); !s) return s.error();
   if (Status s = channel_values(suffixes[1], -most, parts.min); !s) return s.error();

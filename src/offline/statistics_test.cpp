@@ -18,9 +18,7 @@
 namespace octavo {
 namespace {
 
-using testing::assemble;
 using ::testing::HasSubstr;
-using testing::make_file;
 using testing::read_file;
 using testing::TemporaryDirectory;
 
@@ -238,8 +236,10 @@ TEST(StatisticsFile, RefusesWhatIsIncompleteOrWrong) {
     t["p.count"] = {{"", StoredType::I64, {1}}, three};
     return t;
   };
-  const auto message = [&](const std::map<std::string, Tensor>& tensors, StoredMetadata metadata) {
+  const auto message = [&](const std::map<std::string, Tensor>& tensors,
+                           const StoredMetadata& metadata) {
     std::vector<StoredTensorSpec> specs;
+    specs.reserve(tensors.size());
     for (const auto& [name, t] : tensors) specs.push_back({name, t.spec.type, t.spec.shape});
     auto writer = SafetensorsWriter::create(dir / "s", specs, metadata);
     for (const auto& [name, t] : tensors)
