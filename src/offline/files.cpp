@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -126,6 +127,14 @@ Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t m
     have += static_cast<std::size_t>(n);
   }
   text.resize(have);
+  return text;
+}
+
+std::string file_start(const std::filesystem::path& path, std::size_t bytes) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text(bytes, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(bytes));
+  text.resize(static_cast<std::size_t>(in.gcount()));
   return text;
 }
 

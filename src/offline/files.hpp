@@ -49,6 +49,9 @@ std::filesystem::path temporary_name(const std::filesystem::path& path);
 /// A small file as text; refused beyond `most` bytes.
 Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t most);
 
+/// The first bytes of a file, or fewer if it cannot be read.
+std::string file_start(const std::filesystem::path& path, std::size_t bytes);
+
 /// Memory that is allocated here or refused, never thrown out of.
 template <class F>
 auto guarded(const std::string& path, const F& body) -> decltype(body()) {

@@ -81,10 +81,8 @@ Status measure(const Stream& stream, const Problem& problem, const Item& item, E
   return {};
 }
 
-Status check(const AlphaSearchArgs& args, const std::vector<double>& candidates) {
+Status check(const AlphaSearchArgs& args) {
   const auto channels = static_cast<std::int64_t>(args.absmax.size());
-  for (const double alpha : candidates)
-    if (Status s = check_smoothing(args.weights, args.absmax, alpha); !s) return s;
   if (args.rows.shape.rank() != 2 || args.rows.shape[1] != channels || args.rows.shape[0] < 1)
     return invalid("rows", fmt::format("expected at least one row of {} channels, got {}", channels,
                                        detail::to_string(args.rows.shape)));
@@ -124,6 +122,14 @@ Problem prepare(const AlphaSearchArgs& args, std::vector<double> candidates,
 }  // namespace
 
 Result<AlphaSearch> search_alpha(const Stream& stream, const AlphaSearchArgs& args) {
+  for (const double alpha : args.candidates)
+    if (Status s = check_smoothing(args.weights, args.absmax, alpha); !s) return s.error();
+  if (Status s = check_smoothing(args.weights, args.absmax, 0.5); !s) return s.error();
+  return offline::search_alpha_of(stream, args, args.weights);
+}
+
+Result<AlphaSearch> offline::search_alpha_of(const Stream& stream, const AlphaSearchArgs& args,
+                                             std::span<const TensorRef> all) {
   return guarded("weights", [&]() -> Result<AlphaSearch> {
     std::vector<double> candidates(args.candidates.begin(), args.candidates.end());
     if (candidates.empty()) {
@@ -131,9 +137,9 @@ Result<AlphaSearch> search_alpha(const Stream& stream, const AlphaSearchArgs& ar
       for (std::size_t i = 0; i < candidates.size(); ++i)
         candidates[i] = static_cast<double>(i) / 20.0;
     }
-    if (Status s = check(args, candidates); !s) return s.error();
+    if (Status s = check(args); !s) return s.error();
     const auto channels = static_cast<std::int64_t>(args.absmax.size());
-    const auto most = column_absmax(stream, args.weights, channels);
+    const auto most = column_absmax(stream, all, channels);
     if (!most) return most.error();
     const Problem problem = prepare(args, std::move(candidates), *most);
     const std::vector<Item> items = items_of(args.weights, channels);

@@ -143,7 +143,8 @@ void gather_rows(const TensorRef& weight, std::int64_t first, std::int64_t count
   }
   if (bytes == 8) return gather_elements<std::uint64_t>(weight, first, count, to.data());
   if (bytes == 4) return gather_elements<std::uint32_t>(weight, first, count, to.data());
-  gather_elements<std::uint16_t>(weight, first, count, to.data());
+  if (bytes == 2) return gather_elements<std::uint16_t>(weight, first, count, to.data());
+  gather_elements<std::uint8_t>(weight, first, count, to.data());
 }
 
 void scale_columns(void* data, DType type, std::int64_t rows, std::span<const float> scales) {

@@ -23,4 +23,9 @@ bool column_overflows(DType type, double absmax, float scale);
 Status divide_vector(const std::string& path, const std::string& tensor, const TensorMut& t,
                      std::span<const float> scales);
 
+/// search_alpha for weights that may lie anywhere in memory; the scales come from `all` of the
+/// layers that share the input, the error from those of `args`.
+Result<AlphaSearch> search_alpha_of(const Stream& stream, const AlphaSearchArgs& args,
+                                    std::span<const TensorRef> all);
+
 }  // namespace octavo::offline

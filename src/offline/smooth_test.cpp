@@ -12,7 +12,7 @@
 #include <random>
 
 #include "numerics/exp2.hpp"
-#include "ops/elementwise/testing_checks.hpp"
+#include "ops/elementwise/testing_threads.hpp"
 
 namespace octavo {
 namespace {
