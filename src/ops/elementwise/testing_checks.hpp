@@ -11,21 +11,12 @@
 #include <sstream>
 #include <tuple>
 
-#ifndef OCTAVO_STD_THREADS
-#include <tbb/global_control.h>
-#endif
-
 #include "ops/elementwise/testing_data.hpp"
+#include "ops/elementwise/testing_threads.hpp"
 
 namespace octavo::testing {
 
-/// Lets oneTBB really start 16 threads on a machine with fewer cores.
-class ManyThreads {
-#ifndef OCTAVO_STD_THREADS
-  tbb::global_control control_{tbb::global_control::max_allowed_parallelism,
-                               static_cast<std::size_t>(all_thread_counts.back())};
-#endif
-};
+static_assert(all_thread_counts.back() == 16, "as many as ManyThreads lets start");
 
 /// One stream per thread count, all capped at one target.
 class Streams {

@@ -1,0 +1,178 @@
+// Checkpoints: from a float model on disk to one that runs in 8 or 4 bits, without a framework.
+//
+//     auto model = Checkpoint::open("Llama");
+//     auto plan = resolve(*model, {.scheme = Scheme::w8a8_dynamic});
+//     quantize(Stream::cpu(), *plan, "Llama-W8A8");
+//
+// The result has the layout of compressed-tensors, which vLLM loads: for a layer P
+//
+//     w8a8-*       P.weight I8, P.weight_scale [out, 1], and P.input_scale [1] if static
+//     w4a16-group  P.weight_packed I32 [out, ceil(in / 8)], P.weight_scale [out, in / g],
+//                  P.weight_shape I64 [2]
+//
+// Scales are f32 (f64 for an f64 layer), found by DynamicRangeQuantizePlan: max |w| / 127, or / 7.
+// Weights that are stored [in, out] (Conv1D of GPT-2) stay so. All else keeps its name and bytes;
+// config.json gains a quantization_config; other files are carried over.
+//
+// Files are mapped and worked on slab by slab, so memory is bounded whatever the size. The bytes of
+// the result are the same from run to run and for any number of threads.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "octavo/result.hpp"
+#include "octavo/safetensors.hpp"
+#include "octavo/smooth.hpp"
+#include "octavo/statistics.hpp"
+#include "octavo/stream.hpp"
+
+namespace octavo {
+
+/// A linear layer that can be quantized.
+struct LinearLayer {
+  std::string name;  ///< of the module; its tensor is name + ".weight"
+  DType type = DType::f32;
+  std::int64_t n = 0;       ///< output channels
+  std::int64_t k = 0;       ///< input channels
+  bool transposed = false;  ///< stored [in, out]
+};
+
+/// A tensor of two or more dimensions that stays as it is, and why.
+struct KeptTensor {
+  std::string name;
+  std::string reason;
+  bool is_linear = false;  ///< a layer all the same: quantization_config must list it
+};
+
+class Checkpoint {
+ public:
+  /// A safetensors file, a directory of them, or an index; config.json beside them is read if there
+  /// is one.
+  static Result<Checkpoint> open(const std::filesystem::path& path);
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] const SafetensorsSet& tensors() const noexcept { return tensors_; }
+  [[nodiscard]] const std::vector<LinearLayer>& layers() const noexcept { return layers_; }
+  [[nodiscard]] const std::vector<KeptTensor>& kept() const noexcept { return kept_; }
+  [[nodiscard]] const SmoothingPairs& pairs() const noexcept { return pairs_; }
+  [[nodiscard]] const LinearLayer* layer(std::string_view name) const noexcept;
+  /// The text of config.json, or empty.
+  [[nodiscard]] const std::string& config() const noexcept { return config_; }
+  /// Whether config.json has a quantization_config already.
+  [[nodiscard]] bool is_quantized() const noexcept { return quantized_; }
+  /// Bytes of all its files.
+  [[nodiscard]] std::uint64_t bytes() const noexcept;
+
+ private:
+  explicit Checkpoint(SafetensorsSet tensors) : tensors_(std::move(tensors)) {}
+  std::filesystem::path path_;
+  SafetensorsSet tensors_;
+  std::string config_;
+  bool quantized_ = false;
+  std::vector<LinearLayer> layers_;
+  std::vector<KeptTensor> kept_;
+  SmoothingPairs pairs_;
+};
+
+struct QuantizeOptions {
+  Scheme scheme = Scheme::w8a8_dynamic;
+  std::int64_t group_size = 128;  ///< of w4a16_group
+  /// Layers that stay float: a module's name, with * and ? for any characters, or re: and a regular
+  /// expression that its beginning matches. One that matches nothing is an error.
+  std::vector<std::string> ignore = {};
+  const Statistics* statistics = nullptr;  ///< for smoothing and for w8a8_static
+  bool smooth = false;
+  std::optional<double> alpha = 0.5;  ///< of smoothing; none: searched for each pair
+};
+
+/// A layer that will be quantized.
+struct PlannedLayer {
+  LinearLayer layer;
+  std::optional<std::size_t> pair;  ///< of QuantizePlan::pairs, if it is smoothed
+};
+
+struct PlannedPair {
+  SmoothingPair names;
+  std::vector<float> absmax;          ///< of the input that its layers share
+  std::optional<double> alpha = 0.5;  ///< none: to be searched
+};
+
+/// What will be done: everything is checked that can be without reading weights. It refers to the
+/// checkpoint and the statistics, which must outlive it.
+struct QuantizePlan {
+  const Checkpoint* checkpoint = nullptr;
+  QuantizeOptions options;
+  std::vector<PlannedLayer> layers;
+  std::vector<PlannedPair> pairs;
+  std::vector<KeptTensor> kept;
+  std::uint64_t output_bytes = 0;  ///< of tensors
+};
+
+/// Resolves options to layers. Nothing to quantize, a pattern or statistics that match nothing, and
+/// layers that are fused at run time but treated differently, are errors.
+[[nodiscard]] Result<QuantizePlan> resolve(const Checkpoint& checkpoint,
+                                           const QuantizeOptions& options);
+
+/// Told now and then, from one thread at a time: bytes of input that are done, of how many.
+struct Progress {
+  std::uint64_t done = 0;
+  std::uint64_t total = 0;
+  std::string_view what;
+};
+using ProgressCallback = std::function<void(const Progress&)>;
+
+struct QuantizeReport {
+  std::vector<double> alphas;        ///< of each pair
+  std::vector<double> alpha_errors;  ///< of those that were searched: see AlphaSearch
+  std::vector<std::string> skipped;  ///< files that were not carried over, and why
+  std::uint64_t bytes_written = 0;
+  int shards_kept = 0;  ///< that an earlier run had finished
+};
+
+/// Writes the checkpoint. Until it is complete it lies in OUT.partial, and a run that was stopped
+/// goes on there; then the directory is renamed. OUT must not exist, or be empty.
+[[nodiscard]] Result<QuantizeReport> quantize(const Stream& stream, const QuantizePlan& plan,
+                                              const std::filesystem::path& out,
+                                              const ProgressCallback& progress = {});
+
+/// How far a quantized layer is from its float one.
+struct LayerError {
+  std::string name;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  Scheme scheme = Scheme::w8a8_dynamic;
+  bool smoothed = false;    ///< the float weights below are the smoothed ones
+  double sqnr_db = 0;       ///< 10 log10(|w|^2 / |w - w_q|^2); infinite if equal
+  double cosine = 1;        ///< of w and w_q
+  double max_abs = 0;       ///< the largest |w - w_q|
+  double clip_rate = 0;     ///< the share of weights beyond the range of their scale
+  double weight_error = 0;  ///< |w - w_q| / |w|
+  std::int64_t rows = 0;    ///< sampled rows that the output was measured on
+  std::optional<double> output_error = {};  ///< |y - y_q| / |y| on them
+  /// The output's error if it is known, else the weight's.
+  [[nodiscard]] double error() const { return output_error.value_or(weight_error); }
+};
+
+struct VerifyReport {
+  std::vector<LayerError> layers;
+  /// Tensors that should have kept their bytes (or be divided by the scales) and did not.
+  std::vector<std::string> unexpected;
+};
+
+/// Compares a quantized checkpoint, made here or elsewhere in the same layout, with its float one.
+[[nodiscard]] Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,
+                                          const Checkpoint& quantized,
+                                          const Statistics* statistics = nullptr,
+                                          const ProgressCallback& progress = {});
+
+/// The file beside a smoothed checkpoint that holds its scales: NORM.smoothing_scale F32 [k] for
+/// each pair. A safetensors file by another name, so that loaders do not take it for weights.
+inline constexpr const char* smoothing_file_name = "octavo_smoothing.st";
+
+}  // namespace octavo

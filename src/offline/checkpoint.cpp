@@ -1,0 +1,215 @@
+// Opening a checkpoint: which of its tensors are layers, and which are not.
+#include "octavo/checkpoint.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "offline/checkpoint_parts.hpp"
+#include "offline/files.hpp"
+#include "offline/safetensors_header.hpp"
+
+namespace octavo {
+
+using namespace offline;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uint64_t max_config_bytes = std::uint64_t{16} << 20;
+constexpr std::string_view weight_suffix = ".weight";
+
+bool contains(std::string_view text, std::string_view word) {
+  return text.find(word) != std::string_view::npos;
+}
+
+// Why a module is not one to quantize; empty if it is.
+KeptTensor classify(std::string_view module) {
+  constexpr std::array<std::string_view, 7> embeddings{
+      "embed", "wte", "wpe", "shared", "relative_attention_bias", "rotary", "conv"};
+  constexpr std::array<std::string_view, 8> heads{
+      "lm_head", "embed_out", "score", "classifier", "cls", "qa_outputs", "output_layer", "head"};
+  const std::string_view last = last_part(module);
+  if (last == "embed_out") return {"", "the head: its error goes straight to the output", true};
+  for (const std::string_view word : embeddings)
+    if (last == word || contains(last, "embed") || (word == "conv" && contains(last, "conv")))
+      return {"", "an embedding or a convolution, not a linear layer", false};
+  for (const std::string_view word : heads)
+    if (last == word || module.starts_with("cls."))
+      return {"", "the head: its error goes straight to the output", true};
+  if (last == "gate" || last == "router" || last == "shared_expert_gate")
+    return {"", "a router: a small layer that chooses experts", true};
+  return {"", "", true};
+}
+
+// Conv1D of GPT-2 stores [in, out]. GPT-BigCode has the same names and does not.
+bool stores_transposed(const SafetensorsSet& tensors, const ModelTraits& traits,
+                       const std::string& module) {
+  const std::string_view last = last_part(module);
+  if (last != "c_attn" && last != "c_proj" && last != "c_fc" && last != "q_attn") return false;
+  if (!traits.model_type.empty())
+    return traits.model_type == "gpt2" || traits.model_type == "openai-gpt" ||
+           traits.model_type == "imagegpt";
+  const std::string block(parent(parent(module)));
+  const auto attention = tensors.find(block + ".attn.c_attn.weight");
+  return attention && attention.tensor->shape.size() == 2 &&
+         attention.tensor->shape[1] == 3 * attention.tensor->shape[0];
+}
+
+bool is_float_type(StoredType type) {
+  const auto known = dtype_of_stored(type);
+  return known && is_float(*known);
+}
+
+struct Found {
+  std::vector<LinearLayer> layers;
+  std::vector<KeptTensor> kept;
+};
+
+void classify_tensor(const SafetensorsSet& tensors, const ModelTraits& traits,
+                     const StoredTensor& t, Found& found) {
+  if (t.shape.size() < 2) return;
+  if (!t.name.ends_with(weight_suffix)) {
+    found.kept.push_back({t.name, "not the weight of a layer", false});
+    return;
+  }
+  const std::string module = t.name.substr(0, t.name.size() - weight_suffix.size());
+  if (t.shape.size() > 2) {
+    found.kept.push_back({t.name, "more than two dimensions", false});
+    return;
+  }
+  if (!is_float_type(t.type)) {
+    found.kept.push_back({t.name, fmt::format("{} is not a float type", name(t.type)), false});
+    return;
+  }
+  KeptTensor kept = classify(module);
+  if (!kept.reason.empty()) {
+    kept.name = t.name;
+    found.kept.push_back(std::move(kept));
+    return;
+  }
+  LinearLayer layer{module, *dtype_of_stored(t.type), 0, 0, false};
+  layer.transposed = stores_transposed(tensors, traits, module);
+  layer.n = static_cast<std::int64_t>(t.shape[layer.transposed ? 1 : 0]);
+  layer.k = static_cast<std::int64_t>(t.shape[layer.transposed ? 0 : 1]);
+  if (layer.n == 0 || layer.k == 0)
+    found.kept.push_back({t.name, "it has no elements", true});
+  else
+    found.layers.push_back(std::move(layer));
+}
+
+}  // namespace
+
+namespace offline {
+
+std::string_view last_part(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? name : name.substr(dot + 1);
+}
+std::string_view parent(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+}
+
+TensorRef matrix_view(const SafetensorsFile& file, const StoredTensor& tensor, DType type,
+                      bool transposed) {
+  const auto rows = static_cast<std::int64_t>(tensor.shape[0]);
+  const auto columns = static_cast<std::int64_t>(tensor.shape[1]);
+  const void* data = file.bytes(tensor).data();
+  return transposed ? TensorRef(data, type, {columns, rows}, {1, columns})
+                    : TensorRef(data, type, {rows, columns});
+}
+
+TensorRef weight_view(const SafetensorsSet& tensors, const LinearLayer& layer) {
+  const auto entry = tensors.find(layer.name + ".weight");
+  return matrix_view(*entry.file, *entry.tensor, layer.type, layer.transposed);
+}
+
+std::vector<std::string> fused_with(const std::string& layer) {
+  static const std::vector<std::vector<std::string>> groups{{"q_proj", "k_proj", "v_proj"},
+                                                            {"gate_proj", "up_proj"},
+                                                            {"query", "key", "value"},
+                                                            {"w1", "w3"}};
+  const std::string_view last = last_part(layer);
+  const std::string before = layer.substr(0, layer.size() - last.size());
+  for (const auto& group : groups) {
+    if (std::find(group.begin(), group.end(), last) == group.end()) continue;
+    std::vector<std::string> names;
+    names.reserve(group.size());
+    for (const std::string& part : group) names.push_back(before + part);
+    return names;
+  }
+  return {};
+}
+
+Result<std::map<std::string, std::vector<float>>> read_smoothing(const fs::path& directory) {
+  std::map<std::string, std::vector<float>> scales;
+  const fs::path path = directory / smoothing_file_name;
+  std::error_code error;
+  if (!fs::exists(path, error)) return scales;
+  const auto file = SafetensorsFile::open(path);
+  if (!file) return file.error();
+  constexpr std::string_view suffix = ".smoothing_scale";
+  for (const StoredTensor& t : file->tensors()) {
+    if (!t.name.ends_with(suffix) || t.type != StoredType::F32 || t.shape.size() != 1)
+      return bad_tensor(path.string(), t.name, "expected NORM.smoothing_scale, F32 [channels]");
+    std::vector<float> values(t.size() / sizeof(float));
+    if (!values.empty()) std::memcpy(values.data(), file->bytes(t).data(), t.size());
+    scales.emplace(t.name.substr(0, t.name.size() - suffix.size()), std::move(values));
+  }
+  return scales;
+}
+
+}  // namespace offline
+
+Result<Checkpoint> Checkpoint::open(const fs::path& path) {
+  auto tensors = SafetensorsSet::open(path);
+  if (!tensors) return tensors.error();
+  return guarded(path.string(), [&]() -> Result<Checkpoint> {
+    Checkpoint checkpoint(*std::move(tensors));
+    checkpoint.path_ = path;
+    const fs::path config = checkpoint.tensors_.directory() / "config.json";
+    std::error_code error;
+    ModelTraits traits;
+    if (fs::exists(config, error)) {
+      auto text = read_text(config, max_config_bytes);
+      if (!text) return text.error();
+      const auto read = read_config_traits(config.string(), *text);
+      if (!read) return read.error();
+      checkpoint.config_ = *std::move(text);
+      checkpoint.quantized_ = read->quantized;
+      traits = read->traits;
+    }
+    Found found;
+    std::vector<std::string> names;
+    for (const SafetensorsFile& file : checkpoint.tensors_.files())
+      for (const StoredTensor& t : file.tensors()) {
+        names.push_back(t.name);
+        classify_tensor(checkpoint.tensors_, traits, t, found);
+      }
+    const auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
+    std::sort(found.layers.begin(), found.layers.end(), by_name);
+    std::sort(found.kept.begin(), found.kept.end(), by_name);
+    checkpoint.layers_ = std::move(found.layers);
+    checkpoint.kept_ = std::move(found.kept);
+    checkpoint.pairs_ = smoothing_pairs(names, traits);
+    return checkpoint;
+  });
+}
+
+const LinearLayer* Checkpoint::layer(std::string_view name) const noexcept {
+  const auto found = std::lower_bound(
+      layers_.begin(), layers_.end(), name,
+      [](const LinearLayer& l, std::string_view wanted) { return l.name < wanted; });
+  return found != layers_.end() && found->name == name ? &*found : nullptr;
+}
+
+std::uint64_t Checkpoint::bytes() const noexcept {
+  std::uint64_t sum = 0;
+  for (const SafetensorsFile& file : tensors_.files()) sum += file.size();
+  return sum;
+}
+
+}  // namespace octavo

@@ -1,0 +1,47 @@
+// What the parts of checkpoint.hpp share.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "octavo/checkpoint.hpp"
+
+namespace octavo::offline {
+
+/// A layer's weight seen as [n, k], wherever and however it lies in its file.
+TensorRef weight_view(const SafetensorsSet& tensors, const LinearLayer& layer);
+/// The same of any tensor of two dimensions.
+TensorRef matrix_view(const SafetensorsFile& file, const StoredTensor& tensor, DType type,
+                      bool transposed);
+
+/// The last part of a dotted name, and what comes before it.
+std::string_view last_part(std::string_view name);
+std::string_view parent(std::string_view name);
+
+/// Layers that run as one: the names beside this one, itself included, that a loader fuses it with
+/// (q, k, v; gate, up). Empty if it stands alone.
+std::vector<std::string> fused_with(const std::string& layer);
+
+/// config.json of the result.
+Result<std::string> quantized_config(const QuantizePlan& plan);
+
+/// What is said of a layer's quantization in a config.json.
+struct ConfigScheme {
+  Scheme scheme = Scheme::w8a8_dynamic;
+  std::int64_t group_size = 0;
+};
+Result<ConfigScheme> read_config_scheme(const std::string& path, const std::string& text);
+
+struct ConfigTraits {
+  ModelTraits traits;
+  bool quantized = false;
+};
+Result<ConfigTraits> read_config_traits(const std::string& path, const std::string& text);
+
+/// The smoothing scales of each norm, from the file beside a checkpoint; empty without one.
+Result<std::map<std::string, std::vector<float>>> read_smoothing(
+    const std::filesystem::path& directory);
+
+}  // namespace octavo::offline

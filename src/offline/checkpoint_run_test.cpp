@@ -1,0 +1,220 @@
+// Refusals, runs that stop and are taken up again, bounded memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+
+#include "octavo/checkpoint.hpp"
+#include "offline/testing_checkpoint.hpp"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define OCTAVO_SANITIZED 1
+#endif
+#endif
+
+namespace octavo {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using testing::make_statistics;
+using testing::read_tree;
+using testing::TemporaryDirectory;
+
+std::string refusal(const fs::path& path, const QuantizeOptions& options) {
+  const auto checkpoint = Checkpoint::open(path);
+  if (!checkpoint) return checkpoint.error().message();
+  const auto plan = resolve(*checkpoint, options);
+  return plan ? "accepted" : plan.error().message();
+}
+
+TEST(Resolve, RefusesWhatMatchesNothingOrDoesNotFit) {
+  const TemporaryDirectory dir;
+  testing::make_llama(dir / "llama");
+  testing::make_gpt2(dir / "gpt2");
+  testing::make_bert(dir / "bert");
+  const auto llama = dir / "llama";
+  EXPECT_EQ(refusal(llama, {}), "accepted");
+  EXPECT_THAT(refusal(llama, {.ignore = {"modle.layers*"}}),
+              HasSubstr("ignore: expected a pattern that matches a layer, got \"modle.layers*\""));
+  EXPECT_THAT(refusal(llama, {.ignore = {"re:("}}), HasSubstr("regular expression"));
+  EXPECT_THAT(refusal(llama, {.ignore = {"*"}}), HasSubstr("expected layers to quantize"));
+  EXPECT_THAT(refusal(llama, {.ignore = {"*.k_proj"}}), HasSubstr("treated alike"));
+  EXPECT_EQ(refusal(llama, {.ignore = {"re:.*[.]layers[.]1[.]", "lm_head", "*.down_proj"}}),
+            "accepted");
+  EXPECT_THAT(refusal(llama, {.scheme = Scheme::w8a8_static}),
+              HasSubstr("statistics: expected statistics of activations for w8a8-static"));
+  EXPECT_THAT(refusal(llama, {.smooth = true}), HasSubstr("for smoothing"));
+  EXPECT_THAT(refusal(llama, {.scheme = Scheme::w4a16_group, .group_size = 0}),
+              HasSubstr("group_size"));
+  EXPECT_THAT(refusal(llama, {.scheme = Scheme::w4a16_group, .group_size = 5}),
+              HasSubstr("not a multiple of the group size 5"));
+  EXPECT_THAT(refusal(dir / "gpt2", {.scheme = Scheme::w4a16_group, .group_size = 4}),
+              HasSubstr("stored [in, out]"));
+  const Statistics none;
+  EXPECT_THAT(refusal(llama, {.statistics = &none, .smooth = true}),
+              HasSubstr("expected statistics of model.layers.0.self_attn.q_proj, got none"));
+  EXPECT_THAT(
+      refusal(dir / "bert", {.statistics = &none, .smooth = true}),
+      HasSubstr("smooth: expected pairs of a norm and layers, got none: the output of each"));
+  const auto checkpoint = Checkpoint::open(llama);
+  const Statistics stats = make_statistics(*checkpoint);
+  EXPECT_THAT(refusal(llama, {.statistics = &stats, .smooth = true, .alpha = 1.1}),
+              HasSubstr("alpha: expected 0 to 1"));
+  EXPECT_EQ(refusal(llama, {.statistics = &stats, .smooth = true, .alpha = std::nullopt}),
+            "accepted");
+  Statistics unsampled;
+  for (const auto& [layer, s] : stats.layers())
+    ASSERT_TRUE(unsampled.update(Stream::cpu(), layer, TensorRef(s.absmax(), {1, s.channels()})));
+  EXPECT_THAT(refusal(llama, {.statistics = &unsampled, .smooth = true, .alpha = std::nullopt}),
+              HasSubstr("expected sampled rows of"));
+}
+
+TEST(Resolve, RefusesTensorsThatDoNotBelongTogether) {
+  const TemporaryDirectory dir;
+  const std::string p = "model.layers.0.";
+  const auto message = [&](std::uint64_t norm, std::uint64_t keys) {
+    testing::make_safetensors(dir / "in" / "m.safetensors",
+                              {{p + "input_layernorm.weight", {norm}},
+                               {p + "self_attn.q_proj.weight", {8, 8}},
+                               {p + "self_attn.k_proj.weight", {8, keys}},
+                               {p + "self_attn.v_proj.weight", {8, 8}}});
+    testing::make_file(dir / "in" / "config.json", R"({"model_type":"llama"})");
+    const auto checkpoint = Checkpoint::open(dir / "in");
+    const Statistics stats = make_statistics(*checkpoint);
+    return refusal(dir / "in", {.statistics = &stats, .smooth = true});
+  };
+  EXPECT_EQ(message(8, 8), "accepted");
+  EXPECT_THAT(message(9, 8), HasSubstr("m.safetensors: tensor \"model.layers.0.input_layernorm"));
+  EXPECT_THAT(message(8, 9), HasSubstr("as many input channels, got 8 and 9"));
+  testing::make_file(dir / "in" / "config.json", "{");
+  EXPECT_THAT(refusal(dir / "in", {}), HasSubstr("config.json: expected JSON"));
+  testing::make_file(dir / "in" / "config.json", R"({"quantization_config":{}})");
+  EXPECT_THAT(refusal(dir / "in", {}), HasSubstr("expected a float checkpoint"));
+}
+
+// Everything that an interrupted run needs: a checkpoint, a plan, a place.
+struct Prepared {
+  Prepared() {
+    testing::make_llama(dir / "in");
+    checkpoint.emplace(*Checkpoint::open(dir / "in"));
+    plan.emplace(*resolve(*checkpoint, {}));
+  }
+  [[nodiscard]] Result<QuantizeReport> run(const fs::path& to,
+                                           const ProgressCallback& progress = {}) const {
+    return quantize(Stream::cpu({.threads = 1}), *plan, to, progress);
+  }
+  TemporaryDirectory dir;
+  std::optional<Checkpoint> checkpoint;
+  std::optional<QuantizePlan> plan;
+};
+
+TEST(QuantizeRun, RefusesToOverwrite) {
+  const Prepared p;
+  EXPECT_THAT(p.run(p.dir / "in").error().message(), HasSubstr("another directory than the input"));
+  testing::make_file(p.dir / "full" / "x", "");
+  EXPECT_THAT(p.run(p.dir / "full").error().message(), HasSubstr("expected a new or empty"));
+  fs::create_directory(p.dir / "empty");
+  EXPECT_TRUE(p.run(p.dir / "empty/"));
+  EXPECT_TRUE(fs::exists(p.dir / "empty" / "config.json"));
+  EXPECT_THAT(p.run(p.dir / "empty").error().message(), HasSubstr("expected a new or empty"));
+}
+
+// Killed in the second shard: nothing under the final name; the next run keeps the first shard and
+// ends with the same bytes.
+TEST(QuantizeRun, IsTakenUpAgainAfterAKill) {
+  const Prepared p;
+  ASSERT_TRUE(p.run(p.dir / "whole"));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto ignored = p.run(p.dir / "out", [](const Progress& progress) {
+      if (progress.what.starts_with("model-00002")) ::kill(::getpid(), SIGKILL);
+    });
+    ::_exit(ignored ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_FALSE(fs::exists(p.dir / "out"));
+  ASSERT_TRUE(fs::exists(p.dir / "out.partial" / "model-00001-of-00002.safetensors"));
+  EXPECT_FALSE(fs::exists(p.dir / "out.partial" / "model-00002-of-00002.safetensors"));
+
+  // Another run with other options does not take it for its own.
+  const auto other = p.run(p.dir / "out");
+  ASSERT_TRUE(other) << other.error().message();
+  EXPECT_EQ(other->shards_kept, 1);
+  EXPECT_EQ(read_tree(p.dir / "out"), read_tree(p.dir / "whole"));
+  EXPECT_FALSE(fs::exists(p.dir / "out.partial"));
+}
+
+TEST(QuantizeRun, DoesNotTakeUpAnotherRun) {
+  const Prepared p;
+  int calls = 0;
+  const auto stopped = p.run(p.dir / "out", [&](const Progress& progress) {
+    if (progress.what.starts_with("model-00002") && ++calls > 0) throw std::runtime_error("stop");
+  });
+  ASSERT_FALSE(stopped);
+  EXPECT_THAT(stopped.error().message(), HasSubstr("stop"));
+  const auto plan = resolve(*p.checkpoint, {.ignore = {"*.down_proj"}});
+  ASSERT_TRUE(plan);
+  const auto report = quantize(Stream::cpu({.threads = 1}), *plan, p.dir / "out");
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(report->shards_kept, 0);
+}
+
+TEST(QuantizeRun, AFullDiskLosesNothing) {
+  const Prepared p;
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{8000, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const auto full = p.run(p.dir / "out");
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code(), ErrorCode::backend);
+  EXPECT_THAT(full.error().message(), HasSubstr("model-00001-of-00002.safetensors.tmp"));
+  EXPECT_THAT(full.error().message(), HasSubstr("make room and run again"));
+  EXPECT_FALSE(fs::exists(p.dir / "out"));
+  EXPECT_TRUE(p.run(p.dir / "out"));
+}
+
+// 384 MB of weights with 48 MB of memory for data. (Mapped files are not counted, and need not be:
+// the system drops their pages when it likes.)
+TEST(QuantizeRun, NeedsLittleMemory) {
+#ifdef OCTAVO_SANITIZED
+  GTEST_SKIP() << "sanitizers need memory of their own";
+#endif
+  if (std::getenv("OCTAVO_EMULATED") != nullptr) GTEST_SKIP() << "the emulator's own memory counts";
+  const TemporaryDirectory dir;
+  const std::uint64_t rows = 24576, columns = 8192;
+  const std::string header = R"({"a.weight":{"dtype":"BF16","shape":[24576,8192],)"
+                             R"("data_offsets":[0,402653184]}})";
+  testing::make_file(dir / "in" / "m.safetensors", testing::assemble(header, ""));
+  fs::resize_file(dir / "in" / "m.safetensors", 8 + header.size() + rows * columns * 2);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{std::uint64_t{48} << 20, std::uint64_t{48} << 20};
+    if (::setrlimit(RLIMIT_DATA, &limit) != 0) ::_exit(2);
+    const auto checkpoint = Checkpoint::open(dir / "in");
+    if (!checkpoint) ::_exit(3);
+    const auto plan = resolve(*checkpoint, {});
+    if (!plan) ::_exit(4);
+    ::_exit(quantize(Stream::cpu({.threads = 1}), *plan, dir / "out") ? 0 : 5);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_GT(fs::file_size(dir / "out" / "m.safetensors"), rows * columns);
+}
+
+}  // namespace
+}  // namespace octavo

@@ -1,0 +1,52 @@
+// What the files of a quantized checkpoint hold, and how each tensor comes about.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "octavo/checkpoint.hpp"
+#include "offline/safetensors_header.hpp"
+
+namespace octavo::offline {
+
+struct OutputTensor {
+  enum class Kind {
+    copy,      // the bytes of the source
+    norm,      // divided by smoothing scales
+    scaled,    // a float layer multiplied by them
+    quantized  // written with its companions by the layer's slabs
+  };
+  StoredTensorSpec spec;
+  Kind kind = Kind::copy;
+  const StoredTensor* source = nullptr;  // of the same file; null for companions
+  const PlannedLayer* layer = nullptr;   // of quantized
+  std::size_t pair = 0;                  // of norm and scaled
+  [[nodiscard]] std::uint64_t bytes() const { return stored_size(spec.type, spec.shape).bytes; }
+};
+
+/// The tensors that replace those of a file.
+std::vector<OutputTensor> output_tensors(const QuantizePlan& plan, const SafetensorsFile& file);
+
+/// Layers that read the same input as this one, itself included.
+std::vector<std::string> input_sharers(const QuantizePlan& plan, const PlannedLayer& planned);
+
+/// What the weights said to a plan: scales of each pair and of static inputs.
+struct ResolvedScales {
+  std::vector<std::vector<float>> smoothing;  // of each pair
+  std::vector<double> alphas;
+  std::vector<double> errors;  // of searched alphas
+};
+Result<ResolvedScales> resolve_scales(const Stream& stream, const QuantizePlan& plan,
+                                      const ProgressCallback& progress);
+
+/// Writes one file of the result, unless it is there already. True if it was.
+struct ShardJob {
+  const QuantizePlan* plan = nullptr;
+  const ResolvedScales* scales = nullptr;
+  const SafetensorsFile* file = nullptr;
+  std::filesystem::path to;
+  std::function<void(std::uint64_t bytes)> done;  // of input; from any thread
+};
+Result<bool> write_shard(const Stream& stream, const ShardJob& job);
+
+}  // namespace octavo::offline

@@ -1,0 +1,162 @@
+// Writing a quantized checkpoint: scales, shards, and the files around them.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "octavo/checkpoint.hpp"
+#include "offline/checkpoint_parts.hpp"
+#include "offline/files.hpp"
+#include "offline/output.hpp"
+#include "offline/run_directory.hpp"
+
+namespace octavo {
+
+using namespace offline;
+namespace fs = std::filesystem;
+
+namespace {
+
+// Names a run by all that its result depends on, so that only the same one is taken up again.
+std::string fingerprint(const QuantizePlan& plan) {
+  const QuantizeOptions& o = plan.options;
+  std::string text =
+      fmt::format("octavo quantize 1\nscheme {} group {} smooth {} alpha {}\n", name(o.scheme),
+                  o.group_size, o.smooth, o.alpha ? fmt::format("{}", *o.alpha) : "auto");
+  for (const std::string& pattern : o.ignore) text += fmt::format("ignore {}\n", pattern);
+  if (o.statistics != nullptr)
+    for (const auto& [layer, s] : o.statistics->layers())
+      text += fmt::format("statistics {} {:x} {:x}\n", layer, row_hash(s.absmax()),
+                          row_hash(s.sample()));
+  for (const SafetensorsFile& file : plan.checkpoint->tensors().files()) {
+    struct stat info {};
+    ::stat(file.path().c_str(), &info);
+    text += fmt::format("file {} {} {}.{}\n", file.path(), file.size(), info.st_mtim.tv_sec,
+                        info.st_mtim.tv_nsec);
+  }
+  return text;
+}
+
+// Adds up what threads report, and tells one caller at a time.
+class Meter {
+ public:
+  Meter(const ProgressCallback& callback, std::uint64_t total)
+      : callback_(callback),
+        total_(total) {}
+  void add(std::uint64_t bytes, std::string_view what) {
+    if (!callback_) return;
+    const std::lock_guard lock(mutex_);
+    done_ += bytes;
+    callback_({done_, total_, what});
+  }
+
+ private:
+  const ProgressCallback& callback_;
+  std::mutex mutex_;
+  std::uint64_t done_ = 0;
+  std::uint64_t total_;
+};
+
+std::string file_name(const SafetensorsFile& file) {
+  return fs::path(file.path()).filename().string();
+}
+
+Status write_index(const QuantizePlan& plan, const fs::path& directory) {
+  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  std::map<std::string, std::string> sorted;
+  std::uint64_t total = 0;
+  for (const SafetensorsFile& file : plan.checkpoint->tensors().files())
+    for (const OutputTensor& t : output_tensors(plan, file)) {
+      sorted.emplace(t.spec.name, file_name(file));
+      total += t.bytes();
+    }
+  nlohmann::json index{{"metadata", {{"total_size", total}}}, {"weight_map", sorted}};
+  return write_file(directory / "model.safetensors.index.json", index.dump(2) + "\n");
+}
+
+Status write_smoothing(const QuantizePlan& plan, const ResolvedScales& scales,
+                       const fs::path& directory) {
+  std::vector<StoredTensorSpec> specs;
+  StoredMetadata metadata{{"octavo.smoothing", "absmax"}};
+  for (std::size_t i = 0; i < plan.pairs.size(); ++i) {
+    const std::string& norm = plan.pairs[i].names.norm;
+    specs.push_back({norm + ".smoothing_scale", StoredType::F32, {scales.smoothing[i].size()}});
+    metadata["alpha " + norm] = fmt::format("{}", scales.alphas[i]);
+  }
+  auto writer =
+      SafetensorsWriter::create(directory / smoothing_file_name, std::move(specs), metadata);
+  if (!writer) return writer.error();
+  for (std::size_t i = 0; i < plan.pairs.size(); ++i)
+    if (Status s = writer->write(plan.pairs[i].names.norm + ".smoothing_scale",
+                                 std::as_bytes(std::span(scales.smoothing[i])));
+        !s)
+      return s;
+  return writer->finish();
+}
+
+// Everything but the shards.
+Status write_rest(const QuantizePlan& plan, const ResolvedScales& scales, const fs::path& directory,
+                  QuantizeReport& report) {
+  const Checkpoint& source = *plan.checkpoint;
+  std::error_code error;
+  if (fs::is_directory(source.path(), error) || source.tensors().indexed()) {
+    auto skipped = carry_over(source.tensors().directory(), directory);
+    if (!skipped) return skipped.error();
+    report.skipped = *std::move(skipped);
+  }
+  if (source.tensors().indexed() || source.tensors().files().size() > 1)
+    if (Status s = write_index(plan, directory); !s) return s;
+  if (!plan.pairs.empty())
+    if (Status s = write_smoothing(plan, scales, directory); !s) return s;
+  const auto config = quantized_config(plan);
+  if (!config) return config.error();
+  return write_file(directory / "config.json", *config);
+}
+
+// The output must not lie in the input, nor be it.
+Status check_out(const QuantizePlan& plan, const fs::path& out) {
+  std::error_code error;
+  const fs::path in = fs::weakly_canonical(plan.checkpoint->tensors().directory(), error);
+  const fs::path to = fs::weakly_canonical(out, error);
+  if (in == to)
+    return Error(
+        ErrorCode::invalid_problem, "out",
+        fmt::format("out: expected another directory than the input's, got {}", out.string()));
+  return {};
+}
+
+}  // namespace
+
+Result<QuantizeReport> quantize(const Stream& stream, const QuantizePlan& plan, const fs::path& out,
+                                const ProgressCallback& progress) {
+  return guarded(out.string(), [&]() -> Result<QuantizeReport> {
+    if (Status s = check_out(plan, out); !s) return s.error();
+    auto run = RunDirectory::open(out, fingerprint(plan));
+    if (!run) return run.error();
+    const auto scales = resolve_scales(stream, plan, progress);
+    if (!scales) return scales.error();
+    QuantizeReport report;
+    report.alphas = scales->alphas;
+    report.alpha_errors = scales->errors;
+    std::uint64_t total = 0;
+    for (const SafetensorsFile& file : plan.checkpoint->tensors().files())
+      for (const StoredTensor& t : file.tensors()) total += t.size();
+    Meter meter(progress, total);
+    for (const SafetensorsFile& file : plan.checkpoint->tensors().files()) {
+      const std::string shard = file_name(file);
+      const ShardJob job{&plan, &*scales, &file, run->path() / shard,
+                         [&](std::uint64_t bytes) { meter.add(bytes, shard); }};
+      const auto kept = write_shard(stream, job);
+      if (!kept) return kept.error();
+      report.shards_kept += *kept ? 1 : 0;
+      report.bytes_written += fs::file_size(job.to);
+    }
+    if (Status s = write_rest(plan, *scales, run->path(), report); !s) return s.error();
+    if (Status s = run->finish(); !s) return s.error();
+    return report;
+  });
+}
+
+}  // namespace octavo

@@ -1,0 +1,253 @@
+// From options to a plan: which layers, which pairs, which statistics.
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <set>
+
+#include "octavo/checkpoint.hpp"
+#include "offline/checkpoint_parts.hpp"
+#include "offline/files.hpp"
+#include "offline/output.hpp"
+#include "offline/smooth_parts.hpp"
+
+namespace octavo {
+
+using namespace offline;
+
+namespace {
+
+Error refuse(const char* argument, const std::string& text) {
+  return {ErrorCode::invalid_problem, argument, fmt::format("{}: {}", argument, text)};
+}
+
+// Whether a pattern names a module. Only re: patterns can be wrong.
+Result<bool> matches(const std::string& pattern, const std::string& module) {
+  if (!pattern.starts_with("re:")) return ::fnmatch(pattern.c_str(), module.c_str(), 0) == 0;
+  try {
+    const std::regex regex(pattern.substr(3));
+    return std::regex_search(module, regex, std::regex_constants::match_continuous);
+  } catch (const std::regex_error& e) {
+    return refuse("ignore", fmt::format("expected a regular expression after re:, got {} ({})",
+                                        in_quotes(pattern), e.what()));
+  }
+}
+
+// The modules that the patterns name.
+Result<std::set<std::string>> ignored(const Checkpoint& checkpoint,
+                                      const std::vector<std::string>& patterns) {
+  std::vector<std::string> modules;
+  for (const LinearLayer& layer : checkpoint.layers()) modules.push_back(layer.name);
+  for (const KeptTensor& kept : checkpoint.kept())
+    if (kept.is_linear) modules.emplace_back(parent(kept.name));
+  std::set<std::string> out;
+  for (const std::string& pattern : patterns) {
+    bool any = false;
+    for (const std::string& module : modules) {
+      const auto match = matches(pattern, module);
+      if (!match) return match.error();
+      if (*match) out.insert(module);
+      any = any || *match;
+    }
+    if (!any)
+      return refuse("ignore",
+                    fmt::format("expected a pattern that matches a layer, got {}, which matches "
+                                "none of {}; {} is the first",
+                                in_quotes(pattern), modules.size(),
+                                modules.empty() ? "none" : in_quotes(modules.front())));
+  }
+  return out;
+}
+
+// Why a layer of this shape cannot have this scheme; empty if it can.
+std::string unfit(const LinearLayer& layer, const QuantizeOptions& options) {
+  if (options.scheme != Scheme::w4a16_group) return {};
+  if (layer.transposed) return "stored [in, out], which has no packed form";
+  if (layer.k % options.group_size != 0)
+    return fmt::format("{} input channels are not a multiple of the group size {}", layer.k,
+                       options.group_size);
+  return {};
+}
+
+Status choose_layers(const Checkpoint& checkpoint, const std::set<std::string>& ignore,
+                     QuantizePlan& plan) {
+  plan.kept = checkpoint.kept();
+  std::set<std::string> chosen;
+  std::string example;
+  for (const LinearLayer& layer : checkpoint.layers()) {
+    std::string reason = ignore.contains(layer.name) ? "ignored" : unfit(layer, plan.options);
+    if (reason.empty()) {
+      plan.layers.push_back({layer, std::nullopt});
+      chosen.insert(layer.name);
+    } else {
+      example = fmt::format(": {}: {}", layer.name, reason);
+      plan.kept.push_back({layer.name + ".weight", std::move(reason), true});
+    }
+  }
+  std::sort(plan.kept.begin(), plan.kept.end(),
+            [](const KeptTensor& a, const KeptTensor& b) { return a.name < b.name; });
+  if (plan.layers.empty())
+    return refuse("checkpoint", fmt::format("expected layers to quantize in {}, got none{}",
+                                            checkpoint.path().string(), example));
+  for (const PlannedLayer& planned : plan.layers)
+    for (const std::string& other : fused_with(planned.layer.name))
+      if (!chosen.contains(other) && checkpoint.tensors().find(other + ".weight"))
+        return refuse("ignore", fmt::format("expected {} and {} to be treated alike, for they are "
+                                            "fused when they run, got only one quantized",
+                                            planned.layer.name, other));
+  return {};
+}
+
+// The extremes of the input that layers share: of those that have statistics.
+Result<std::vector<float>> shared_absmax(const Statistics& statistics,
+                                         const std::vector<std::string>& layers, std::int64_t k) {
+  std::vector<float> out;
+  for (const std::string& name : layers) {
+    const LayerStatistics* s = statistics.find(name);
+    if (s == nullptr) continue;
+    if (s->channels() != k)
+      return refuse("statistics",
+                    fmt::format("layer {}: expected {} channels, got {}", name, k, s->channels()));
+    if (out.empty()) out.assign(s->absmax().size(), 0.0F);
+    for (std::size_t j = 0; j < out.size(); ++j) out[j] = std::max(out[j], s->absmax()[j]);
+  }
+  if (out.empty())
+    return refuse("statistics",
+                  fmt::format("expected statistics of {}, got none{}", layers.front(),
+                              layers.size() > 1 ? " nor of the layers beside it" : ""));
+  return out;
+}
+
+Status check_norm(const Checkpoint& checkpoint, const std::string& norm, std::int64_t k) {
+  for (const char* suffix : {".weight", ".bias"}) {
+    const auto entry = checkpoint.tensors().find(norm + suffix);
+    if (!entry) continue;
+    const auto type = dtype_of_stored(entry.tensor->type);
+    if (!type || !is_float(*type) || entry.tensor->shape.size() != 1 ||
+        entry.tensor->shape[0] != static_cast<std::uint64_t>(k))
+      return bad_tensor(entry.file->path(), entry.tensor->name,
+                        fmt::format("expected a float tensor of [{}], as many as the input "
+                                    "channels of the layers after it",
+                                    k));
+  }
+  return {};
+}
+
+// Input channels of any linear layer, quantized or not.
+Result<std::int64_t> channels_of(const Checkpoint& checkpoint, const std::string& module) {
+  if (const LinearLayer* layer = checkpoint.layer(module)) return layer->k;
+  const auto entry = checkpoint.tensors().find(module + ".weight");
+  const auto type = dtype_of_stored(entry.tensor->type);
+  if (entry.tensor->shape.size() != 2 || !type || !is_float(*type))
+    return bad_tensor(entry.file->path(), entry.tensor->name,
+                      "expected a float matrix, for it is to be smoothed");
+  return static_cast<std::int64_t>(entry.tensor->shape[1]);
+}
+
+Status choose_pairs(const Checkpoint& checkpoint, QuantizePlan& plan) {
+  const QuantizeOptions& options = plan.options;
+  if (options.alpha && !(*options.alpha >= 0.0 && *options.alpha <= 1.0))
+    return refuse("alpha", fmt::format("expected 0 to 1, got {}", *options.alpha));
+  const SmoothingPairs& found = checkpoint.pairs();
+  std::map<std::string, std::size_t> pair_of;
+  for (const SmoothingPair& names : found.pairs) {
+    const bool quantized =
+        std::any_of(plan.layers.begin(), plan.layers.end(), [&](const PlannedLayer& p) {
+          return std::find(names.linears.begin(), names.linears.end(), p.layer.name) !=
+                 names.linears.end();
+        });
+    if (!quantized) continue;
+    const auto k = channels_of(checkpoint, names.linears.front());
+    if (!k) return k.error();
+    for (const std::string& linear : names.linears) {
+      const auto other = channels_of(checkpoint, linear);
+      if (!other) return other.error();
+      if (*other != *k)
+        return bad_file(checkpoint.path().string(),
+                        fmt::format("expected {} and {} to have as many input channels, got {} and "
+                                    "{}",
+                                    names.linears.front(), linear, *k, *other));
+      pair_of[linear] = plan.pairs.size();
+    }
+    if (Status s = check_norm(checkpoint, names.norm, *k); !s) return s;
+    auto absmax = shared_absmax(*options.statistics, names.linears, *k);
+    if (!absmax) return absmax.error();
+    plan.pairs.push_back({names, *std::move(absmax), options.alpha});
+  }
+  if (plan.pairs.empty())
+    return refuse("smooth",
+                  fmt::format("expected pairs of a norm and layers, got none: {}",
+                              found.note.empty() ? "all their layers are ignored" : found.note));
+  for (PlannedLayer& planned : plan.layers)
+    if (const auto at = pair_of.find(planned.layer.name); at != pair_of.end())
+      planned.pair = at->second;
+  return {};
+}
+
+Status check_search(const QuantizePlan& plan) {
+  for (const PlannedPair& pair : plan.pairs) {
+    if (pair.alpha) continue;
+    const bool sampled =
+        std::any_of(pair.names.linears.begin(), pair.names.linears.end(), [&](const auto& linear) {
+          const LayerStatistics* s = plan.options.statistics->find(linear);
+          return s != nullptr && s->sample_count() > 0;
+        });
+    if (!sampled)
+      return refuse("statistics", fmt::format("expected sampled rows of {} to search alpha with, "
+                                              "got none; name an alpha, or gather them",
+                                              pair.names.linears.front()));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions& options) {
+  if (checkpoint.is_quantized())
+    return refuse("checkpoint",
+                  fmt::format("expected a float checkpoint, got {}, whose config.json "
+                              "has a quantization_config",
+                              checkpoint.path().string()));
+  if (options.scheme == Scheme::w4a16_group && options.group_size <= 0)
+    return refuse("group_size", fmt::format("expected 1 or more, got {}", options.group_size));
+  const bool needs = options.smooth || options.scheme == Scheme::w8a8_static;
+  if (needs && options.statistics == nullptr)
+    return refuse("statistics", fmt::format("expected statistics of activations for {}, got none",
+                                            options.smooth ? "smoothing" : name(options.scheme)));
+  return guarded(checkpoint.path().string(), [&]() -> Result<QuantizePlan> {
+    QuantizePlan plan;
+    plan.checkpoint = &checkpoint;
+    plan.options = options;
+    const auto ignore = ignored(checkpoint, options.ignore);
+    if (!ignore) return ignore.error();
+    if (Status s = choose_layers(checkpoint, *ignore, plan); !s) return s.error();
+    if (options.smooth) {
+      if (Status s = choose_pairs(checkpoint, plan); !s) return s.error();
+      if (Status s = check_search(plan); !s) return s.error();
+    }
+    if (options.scheme == Scheme::w8a8_static)
+      for (const PlannedLayer& planned : plan.layers)
+        if (const auto absmax =
+                shared_absmax(*options.statistics, input_sharers(plan, planned), planned.layer.k);
+            !absmax)
+          return absmax.error();
+    for (const SafetensorsFile& file : checkpoint.tensors().files())
+      for (const OutputTensor& t : output_tensors(plan, file)) plan.output_bytes += t.bytes();
+    return plan;
+  });
+}
+
+namespace offline {
+
+std::vector<std::string> input_sharers(const QuantizePlan& plan, const PlannedLayer& planned) {
+  if (planned.pair) return plan.pairs[*planned.pair].names.linears;
+  // Queries, keys and values read one input even where it is not smoothed.
+  std::vector<std::string> names = fused_with(planned.layer.name);
+  if (names.empty()) names.push_back(planned.layer.name);
+  return names;
+}
+
+}  // namespace offline
+}  // namespace octavo

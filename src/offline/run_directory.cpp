@@ -1,0 +1,122 @@
+#include "offline/run_directory.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace octavo::offline {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* state_name = ".octavo-run";
+
+Status remove_all_but_state(const fs::path& directory) {
+  std::error_code error;
+  std::vector<fs::path> old;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
+    if (it->path().filename() != state_name) old.push_back(it->path());
+  for (const fs::path& path : old) {
+    if (error) break;
+    fs::remove_all(path, error);
+  }
+  if (error) return system_error(directory.string(), "empty the directory", error.value());
+  return {};
+}
+
+// Weights in other forms, or parts of ones that are not read here, would only be mistaken for
+// the quantized ones.
+bool is_weights(const fs::path& path) {
+  constexpr std::array<std::string_view, 11> endings{".safetensors", ".bin",     ".pt",    ".pth",
+                                                     ".h5",          ".msgpack", ".gguf",  ".onnx",
+                                                     ".ckpt",        ".ot",      ".tflite"};
+  const std::string extension = path.extension().string();
+  return std::find(endings.begin(), endings.end(), extension) != endings.end();
+}
+
+Status copy_one(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::create_directories(to.parent_path(), error);
+  if (!error) fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
+  if (error) return system_error(to.string(), "copy " + from.string() + " to this", error.value());
+  return {};
+}
+
+}  // namespace
+
+Result<RunDirectory> RunDirectory::open(const fs::path& out, const std::string& fingerprint) {
+  std::error_code error;
+  RunDirectory run;
+  // Without a slash at its end, which would make ".partial" a file inside.
+  run.out_ = fs::absolute(out).lexically_normal();
+  if (!run.out_.has_filename()) run.out_ = run.out_.parent_path();
+  if (fs::exists(run.out_, error) && !fs::is_empty(run.out_, error))
+    return Error(ErrorCode::invalid_problem, "out",
+                 fmt::format("out: expected a new or empty directory, got {}, which holds files",
+                             out.string()));
+  run.path_ = run.out_;
+  run.path_ += ".partial";
+  fs::create_directories(run.path_, error);
+  if (error) return system_error(run.path_.string(), "create the directory", error.value());
+  const fs::path state = run.path_ / state_name;
+  run.lock_ = FileDescriptor(::open(state.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!run.lock_.is_open()) return system_error(state.string(), "create", errno);
+  if (::flock(run.lock_.get(), LOCK_EX | LOCK_NB) != 0)
+    return Error(ErrorCode::backend, "out",
+                 fmt::format("out: another run is writing {}", run.path_.string()));
+  if (file_start(state, fingerprint.size() + 1) == fingerprint) return run;
+  if (Status s = remove_all_but_state(run.path_); !s) return s.error();
+  if (::ftruncate(run.lock_.get(), 0) != 0) return system_error(state.string(), "write", errno);
+  if (Status s = write_at(run.lock_, state.string(), 0,
+                          std::as_bytes(std::span(fingerprint.data(), fingerprint.size())));
+      !s)
+    return s.error();
+  return run;
+}
+
+Status RunDirectory::finish() {
+  std::error_code error;
+  // The directory keeps its mark until it has its name: a stop in between is taken up again.
+  if (Status s = flush(path_); !s) return s;
+  if (fs::exists(out_, error)) fs::remove(out_, error);  // it is empty
+  if (!error) fs::rename(path_, out_, error);
+  if (error)
+    return system_error(out_.string(), "rename the finished directory to this", error.value());
+  fs::remove(out_ / state_name, error);
+  return flush(out_.parent_path());
+}
+
+Result<std::vector<std::string>> carry_over(const fs::path& from, const fs::path& to) {
+  std::vector<std::string> skipped;
+  std::error_code error;
+  fs::recursive_directory_iterator it(from, error);
+  for (const fs::recursive_directory_iterator end; !error && it != end; it.increment(error)) {
+    const fs::path relative = it->path().lexically_relative(from);
+    const std::string name = relative.string();
+    if (it->is_directory()) {
+      if (it->path().filename().string().starts_with('.')) it.disable_recursion_pending();
+      continue;
+    }
+    if (!it->is_regular_file() || name == "config.json" ||
+        name.ends_with(".safetensors.index.json"))
+      continue;
+    const bool top = !relative.has_parent_path();
+    if (top && it->path().extension() == ".safetensors") continue;  // written by their own
+    if (is_weights(relative)) {
+      skipped.push_back(name + ": weights in another form");
+      continue;
+    }
+    if (Status s = copy_one(it->path(), to / relative); !s) return s.error();
+  }
+  if (error) return system_error(from.string(), "read the directory", error.value());
+  std::sort(skipped.begin(), skipped.end());
+  return skipped;
+}
+
+}  // namespace octavo::offline

@@ -1,0 +1,236 @@
+#include "offline/slab.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+
+#include "core/fp_environment.hpp"
+#include "core/parallel.hpp"
+#include "octavo/dequantize.hpp"
+#include "octavo/dynamic_range_quantize.hpp"
+#include "octavo/quantize.hpp"
+#include "octavo/quantized_linear.hpp"
+#include "octavo/smoothquant_linear.hpp"
+#include "offline/convert.hpp"
+#include "offline/files.hpp"
+
+namespace octavo::offline {
+namespace {
+
+std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+// Elements may lie at any address in a file, hence memcpy.
+template <class Bits>
+void gather_elements(const TensorRef& w, std::int64_t first, std::int64_t count, std::byte* to) {
+  const auto* from = static_cast<const std::byte*>(w.data);
+  const std::int64_t k = w.shape[1];
+  // Along whichever dimension the elements are neighbours.
+  const auto copy = [&](std::int64_t row, std::int64_t column) {
+    std::memcpy(
+        to + (row * k + column) * std::int64_t{sizeof(Bits)},
+        from + ((first + row) * w.strides[0] + column * w.strides[1]) * std::int64_t{sizeof(Bits)},
+        sizeof(Bits));
+  };
+  if (w.strides[0] < w.strides[1]) {
+    for (std::int64_t column = 0; column < k; ++column)
+      for (std::int64_t row = 0; row < count; ++row) copy(row, column);
+  } else {
+    for (std::int64_t row = 0; row < count; ++row)
+      for (std::int64_t column = 0; column < k; ++column) copy(row, column);
+  }
+}
+
+template <class T>
+void multiply_rows(const Activations& x, const T* w, std::int64_t n, double* y) {
+  // Activations by columns, so that the inner loop runs over rows and keeps the order of sums.
+  const std::size_t rows = size(x.rows), channels = size(x.channels);
+  std::vector<double> columns(rows * channels);
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t k = 0; k < channels; ++k) columns[k * rows + r] = x.values[r * channels + k];
+  std::vector<double> sums(rows);
+  for (std::size_t i = 0; i < size(n); ++i) {
+    std::fill(sums.begin(), sums.end(), 0.0);
+    for (std::size_t k = 0; k < channels; ++k) {
+      const double weight = widen(w[i * channels + k]);
+      for (std::size_t r = 0; r < rows; ++r) sums[r] += columns[k * rows + r] * weight;
+    }
+    for (std::size_t r = 0; r < rows; ++r) y[r * size(n) + i] = sums[r];
+  }
+}
+
+Status multiply_dynamic(const Stream& stream, const Activations& x, const QuantizedSlab& w,
+                        TensorMut y) {
+  const auto plan =
+      QuantizedLinearPlan::select(stream, {.m = x.rows, .n = w.rows, .k = x.channels});
+  if (!plan) return plan.error();
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  return plan->run(stream, workspace,
+                   {.input = TensorRef(x.values, {x.rows, x.channels}),
+                    .weight = TensorRef(w.q.data(), DType::s8, {w.rows, w.channels}),
+                    .weight_scales = TensorRef(w.scales.data(), w.compute, {w.rows}),
+                    .output = y});
+}
+
+Status multiply_static(const Stream& stream, const Activations& x, const QuantizedSlab& w,
+                       TensorMut y) {
+  std::vector<std::int8_t> q(x.values.size());
+  const auto quantize = QuantizePerTensorPlan::select(stream, {.numel = x.rows * x.channels});
+  if (!quantize) return quantize.error();
+  if (Status s = quantize->run(stream, {}, {.input = x.values, .scale = x.scale, .output = q}); !s)
+    return s;
+  const auto plan = SmoothQuantLinearPlan::select(
+      stream, {.m = x.rows, .n = w.rows, .k = x.channels, .act_scale = x.scale});
+  if (!plan) return plan.error();
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  return plan->run(stream, workspace,
+                   {.input = TensorRef(q, {x.rows, x.channels}),
+                    .weight = TensorRef(w.q.data(), DType::s8, {w.rows, w.channels}),
+                    .weight_scales = TensorRef(w.scales.data(), w.compute, {w.rows}),
+                    .output = y});
+}
+
+Status multiply_groups(const Stream& stream, const Activations& x, const QuantizedSlab& w,
+                       std::vector<float>& y) {
+  std::vector<float> weights(size(w.rows * w.channels));
+  const auto plan = DequantizePerGroupPlan::select(stream, {.rows = w.rows,
+                                                            .cols = w.channels,
+                                                            .group_size = w.group_size,
+                                                            .input = DType::s4,
+                                                            .output = DType::f32,
+                                                            .scale_type = w.compute});
+  if (!plan) return plan.error();
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  if (Status s = plan->run(
+          stream, workspace,
+          {.input = TensorRef(w.q.data(), DType::s4, {w.rows, w.channels}),
+           .scales = TensorRef(w.scales.data(), w.compute, {w.rows, w.channels / w.group_size}),
+           .output = TensorMut(weights, {w.rows, w.channels})});
+      !s)
+    return s;
+  std::vector<double> wide;
+  multiply(x, weights.data(), DType::f32, w.rows, wide);
+  std::transform(wide.begin(), wide.end(), y.begin(),
+                 [](double v) { return static_cast<float>(v); });
+  return {};
+}
+
+}  // namespace
+
+std::int64_t rows_per_slab(std::int64_t channels) {
+  return std::max<std::int64_t>(1, (std::int64_t{1} << 18) / std::max<std::int64_t>(1, channels));
+}
+
+bool is_aligned(const TensorRef& tensor) {
+  const auto bytes = static_cast<std::uintptr_t>(bits(tensor.dtype) / 8);
+  return reinterpret_cast<std::uintptr_t>(tensor.data) % bytes == 0;
+}
+
+void gather_rows(const TensorRef& weight, std::int64_t first, std::int64_t count,
+                 std::vector<std::byte>& to) {
+  const std::int64_t bytes = bits(weight.dtype) / 8;
+  const std::int64_t k = weight.shape[1];
+  to.resize(size(count * k * bytes));
+  if (to.empty()) return;
+  if (weight.strides[1] == 1) {
+    for (std::int64_t row = 0; row < count; ++row)
+      std::memcpy(
+          to.data() + row * k * bytes,
+          static_cast<const std::byte*>(weight.data) + (first + row) * weight.strides[0] * bytes,
+          size(k * bytes));
+    return;
+  }
+  if (bytes == 8) return gather_elements<std::uint64_t>(weight, first, count, to.data());
+  if (bytes == 4) return gather_elements<std::uint32_t>(weight, first, count, to.data());
+  if (bytes == 2) return gather_elements<std::uint16_t>(weight, first, count, to.data());
+  gather_elements<std::uint8_t>(weight, first, count, to.data());
+}
+
+void scale_columns(void* data, DType type, std::int64_t rows, std::span<const float> scales) {
+  const detail::FpEnvironment environment;
+  with_float_type(type, [&]<class T>() {
+    T* at = static_cast<T*>(data);
+    for (std::int64_t row = 0; row < rows; ++row, at += scales.size())
+      for (std::size_t j = 0; j < scales.size(); ++j)
+        at[j] = narrow<T>(widen(at[j]) * Compute<T>{scales[j]});
+  });
+}
+
+Status quantize_slab(const Stream& stream, const void* data, DType type, std::int64_t rows,
+                     std::int64_t channels, std::int64_t group_size, QuantizedSlab& out) {
+  const bool grouped = group_size > 0;
+  const DType to = grouped ? DType::s4 : DType::s8;
+  const Shape shape{rows, channels};
+  const auto plan = DynamicRangeQuantizePlan::select(
+      stream, {.shape = shape,
+               .mode = RangeMode::symmetric,
+               .scope = grouped ? Layout::per_group : Layout::per_token,
+               .group_size = group_size,
+               .input = type,
+               .output = to});
+  if (!plan) return plan.error();
+  out.rows = rows;
+  out.channels = channels;
+  out.group_size = group_size;
+  out.compute = compute_type(type);
+  out.q.resize(size(rows * bytes_for(to, channels)));
+  out.scales.resize(size(plan->slices() * (bits(out.compute) / 8)));
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  return plan->run(stream, workspace,
+                   {.input = TensorRef(data, type, shape),
+                    .output = TensorMut(out.q.data(), to, shape),
+                    .scales = TensorMut(out.scales.data(), out.compute, {plan->slices()})});
+}
+
+void multiply(const Activations& x, const void* weights, DType type, std::int64_t n,
+              std::vector<double>& y) {
+  const detail::FpEnvironment environment;
+  y.assign(size(x.rows * n), 0.0);
+  with_float_type(
+      type, [&]<class T>() { multiply_rows(x, static_cast<const T*>(weights), n, y.data()); });
+}
+
+Status multiply(const Stream& stream, const Activations& x, const QuantizedSlab& weights,
+                std::vector<float>& y) {
+  y.assign(size(x.rows * weights.rows), 0.0F);
+  if (weights.group_size > 0) return multiply_groups(stream, x, weights, y);
+  const TensorMut out(y, {x.rows, weights.rows});
+  return x.scheme == Scheme::w8a8_static ? multiply_static(stream, x, weights, out)
+                                         : multiply_dynamic(stream, x, weights, out);
+}
+
+Status for_each_slab(const Stream& stream, std::size_t count,
+                     const std::function<Status(const Stream&, std::size_t)>& body) {
+  const Stream one = Stream::cpu({.threads = 1, .cap = stream.options().cap});
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> failed{false};
+  std::mutex mutex;
+  std::size_t failed_at = count;
+  Status failure;
+  const int parts = static_cast<int>(
+      std::clamp<std::size_t>(count, 1, static_cast<std::size_t>(stream.threads())));
+  detail::parallel(stream, parts, [&](int) {
+    for (std::size_t i = next++; i < count && !failed; i = next++) {
+      Status status = guarded("memory", [&] { return body(one, i); });
+      if (status) continue;
+      const std::lock_guard lock(mutex);
+      failed = true;
+      if (i < failed_at) {
+        failed_at = i;
+        failure = std::move(status);
+      }
+    }
+  });
+  return failure;
+}
+
+float static_scale(std::span<const float> absmax, std::span<const float> smoothing) {
+  const detail::FpEnvironment environment;
+  float most = 0;
+  for (std::size_t j = 0; j < absmax.size(); ++j)
+    most = std::max(most, smoothing.empty() ? absmax[j] : absmax[j] / smoothing[j]);
+  return most == 0 ? 1.0F : most / 127.0F;
+}
+
+}  // namespace octavo::offline

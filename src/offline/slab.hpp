@@ -1,0 +1,69 @@
+// Some rows of a weight, brought to where plans can read them, smoothed, quantized and multiplied.
+// Everything that works on a checkpoint goes slab by slab, each in one thread, so memory is bounded
+// and no result depends on the number of threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "octavo/result.hpp"
+#include "octavo/smooth.hpp"
+#include "octavo/stream.hpp"
+#include "octavo/tensor.hpp"
+
+namespace octavo::offline {
+
+/// Rows of a slab: about a mebibyte of f32.
+[[nodiscard]] std::int64_t rows_per_slab(std::int64_t channels);
+
+/// Whether plans can read it where it is; data in a file may lie anywhere.
+[[nodiscard]] bool is_aligned(const TensorRef& tensor);
+
+/// Rows [first, first + count) of a weight [n, k] of any strides and alignment, contiguous in `to`.
+void gather_rows(const TensorRef& weight, std::int64_t first, std::int64_t count,
+                 std::vector<std::byte>& to);
+
+/// Multiplies each column of a contiguous [rows, k] by its scale.
+void scale_columns(void* data, DType type, std::int64_t rows, std::span<const float> scales);
+
+/// Weights as a scheme stores them: one scale per row, or per group of a row.
+struct QuantizedSlab {
+  std::int64_t rows = 0;
+  std::int64_t channels = 0;
+  std::int64_t group_size = 0;  // 0: per row, s8; else s4
+  DType compute = DType::f32;   // the type of the scales
+  std::vector<std::byte> q;
+  std::vector<std::byte> scales;
+};
+Status quantize_slab(const Stream& stream, const void* data, DType type, std::int64_t rows,
+                     std::int64_t channels, std::int64_t group_size, QuantizedSlab& out);
+
+/// Rows of activations as a layer meets them, in float.
+struct Activations {
+  std::int64_t rows = 0;
+  std::int64_t channels = 0;
+  std::vector<float> values;
+  Scheme scheme = Scheme::w8a8_dynamic;
+  double scale = 1.0;  // of w8a8_static
+};
+
+/// y[r, n] = sum over k of x[r, k] * w[n, k] in f64, k by k: what a float layer gives.
+void multiply(const Activations& x, const void* weights, DType type, std::int64_t n,
+              std::vector<double>& y);
+/// What the quantized layer gives, in f32.
+Status multiply(const Stream& stream, const Activations& x, const QuantizedSlab& weights,
+                std::vector<float>& y);
+
+/// Calls body(stream of one thread, i) for all i below `count`, over the threads of `stream`. Of
+/// several errors the one of the lowest i is returned; none is started after an error is known.
+Status for_each_slab(const Stream& stream, std::size_t count,
+                     const std::function<Status(const Stream&, std::size_t)>& body);
+
+/// max |x / s| / 127 over channels, or 1: the static scale of an input with these extremes. Empty
+/// smoothing scales are all 1.
+[[nodiscard]] float static_scale(std::span<const float> absmax, std::span<const float> smoothing);
+
+}  // namespace octavo::offline

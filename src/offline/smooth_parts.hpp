@@ -1,0 +1,31 @@
+// The steps of smoothing, for those who work tensor by tensor.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "octavo/smooth.hpp"
+
+namespace octavo::offline {
+
+Status check_smoothing(std::span<const TensorRef> weights, std::span<const float> absmax,
+                       double alpha);
+/// The largest finite magnitude in each column of [rows, channels] tensors.
+Result<std::vector<double>> column_absmax(const Stream& stream, std::span<const TensorRef> weights,
+                                          std::int64_t channels);
+/// The formula of smooth.hpp.
+std::vector<float> scales_from(std::span<const double> weight_absmax, std::span<const float> absmax,
+                               double alpha);
+/// Whether a finite magnitude times a scale is beyond a type.
+bool column_overflows(DType type, double absmax, float scale);
+/// A norm's weight or bias divided by the scales; an error names file and tensor.
+Status divide_vector(const std::string& path, const std::string& tensor, const TensorMut& t,
+                     std::span<const float> scales);
+
+/// search_alpha for weights that may lie anywhere in memory; the scales come from `all` of the
+/// layers that share the input, the error from those of `args`.
+Result<AlphaSearch> search_alpha_of(const Stream& stream, const AlphaSearchArgs& args,
+                                    std::span<const TensorRef> all);
+
+}  // namespace octavo::offline

@@ -1,0 +1,290 @@
+// Statistics are the same for any order, split and thread count, and hold what was seen.
+#include "octavo/statistics.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "octavo/safetensors.hpp"
+#include "offline/testing_files.hpp"
+#include "ops/elementwise/testing_threads.hpp"
+
+namespace octavo {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::read_file;
+using testing::TemporaryDirectory;
+
+constexpr std::int64_t channels = 37;
+
+std::vector<float> random_rows(std::int64_t rows, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::vector<float> out(static_cast<std::size_t>(rows * channels));
+  for (float& x : out)
+    x = static_cast<float>(static_cast<std::int32_t>(rng())) * 0x1p-28F *
+        static_cast<float>(1 + rng() % 7);
+  return out;
+}
+TensorRef rows_of(const std::vector<float>& all, std::int64_t first, std::int64_t count) {
+  return {all.data() + first * channels, {count, channels}};
+}
+
+TEST(RowHash, IsTheOneOfTheHeader) {
+  // The same in plain integers, of 1.0F, -2.5F, 0.
+  const std::uint64_t u[] = {0x3F800000, 0xC0200000, 0};
+  std::uint64_t h = 0x9E3779B97F4A7C15ULL ^ 3ULL;
+  h = (h ^ (u[0] + (u[1] << 32U))) * 0xD6E8FEB86659FD93ULL;
+  h ^= h >> 32U;
+  h = (h ^ u[2]) * 0xD6E8FEB86659FD93ULL;
+  h ^= h >> 32U;
+  h ^= h >> 29U;
+  h *= 0xBF58476D1CE4E5B9ULL;
+  h ^= h >> 32U;
+  const std::vector<float> row{1.0F, -2.5F, 0.0F};
+  EXPECT_EQ(row_hash(row), h);
+  EXPECT_EQ(row_hash(row), 17424543734999584067ULL) << "pinned: files depend on it";
+}
+
+// What the headers says, in plain loops.
+struct Expected {
+  std::vector<float> absmax, min, max;
+  std::vector<std::pair<std::uint64_t, std::vector<float>>> rows;
+};
+Expected expected(const std::vector<float>& all, std::size_t sample) {
+  Expected e;
+  e.absmax.assign(channels, 0.0F);
+  e.min = e.max = e.absmax;
+  for (std::size_t at = 0; at < all.size(); at += channels) {
+    const std::vector<float> row(all.begin() + static_cast<std::ptrdiff_t>(at),
+                                 all.begin() + static_cast<std::ptrdiff_t>(at + channels));
+    bool finite = true;
+    for (std::size_t j = 0; j < channels; ++j) {
+      finite = finite && std::isfinite(row[j]);
+      if (!std::isfinite(row[j])) continue;
+      e.absmax[j] = std::max(e.absmax[j], std::fabs(row[j]));
+      e.min[j] = std::min(e.min[j], row[j]);
+      e.max[j] = std::max(e.max[j], row[j]);
+    }
+    if (finite) e.rows.emplace_back(row_hash(row), row);
+  }
+  std::sort(e.rows.begin(), e.rows.end());
+  e.rows.erase(std::unique(e.rows.begin(), e.rows.end()), e.rows.end());
+  e.rows.resize(std::min(e.rows.size(), sample));
+  return e;
+}
+
+TEST(Statistics, HoldWhatWasSeen) {
+  std::vector<float> all = random_rows(300, 1);
+  all[5] = std::numeric_limits<float>::quiet_NaN();
+  all[channels + 3] = std::numeric_limits<float>::infinity();
+  std::copy_n(all.begin() + 7 * channels, channels, all.begin() + 9 * channels);  // a row twice
+  auto layer = LayerStatistics::create(channels, {.sample_rows = 16, .histogram_bits = 2});
+  ASSERT_TRUE(layer);
+  ASSERT_TRUE(layer->update(Stream::cpu(), rows_of(all, 0, 300)));
+  const Expected e = expected(all, 16);
+  EXPECT_EQ(layer->count(), 300);
+  EXPECT_EQ(layer->absmax(), e.absmax);
+  EXPECT_EQ(layer->min(), e.min);
+  EXPECT_EQ(layer->max(), e.max);
+  ASSERT_EQ(layer->sample_count(), 16);
+  std::vector<float> sample;
+  for (const auto& [hash, row] : e.rows) sample.insert(sample.end(), row.begin(), row.end());
+  EXPECT_EQ(layer->sample(), sample);
+  ASSERT_EQ(layer->histogram().size(), 2048U);
+  std::int64_t total = 0;
+  for (const std::int64_t n : layer->histogram()) total += n;
+  EXPECT_EQ(total, 300 * channels - 2);
+}
+
+// Batches in any order, over one file or several that are merged, with any number of threads.
+TEST(Statistics, AreTheSameBytesInAnyOrder) {
+  [[maybe_unused]] const testing::ManyThreads many;
+  const TemporaryDirectory dir;
+  const std::vector<float> all = random_rows(5000, 2);
+  const StatisticsOptions options{.sample_rows = 24, .histogram_bits = 3};
+  std::string first;
+  std::mt19937 rng(3);
+  for (const int threads : {1, 2, 3, 7, 16}) {
+    const Stream stream = Stream::cpu({.threads = threads});
+    std::vector<std::pair<std::int64_t, std::int64_t>> batches;
+    for (std::int64_t at = 0; at < 5000;) {
+      const std::int64_t n =
+          std::min<std::int64_t>(5000 - at, threads == 1 ? 5000 : 1 + rng() % 900);
+      batches.emplace_back(at, n);
+      at += n;
+    }
+    std::shuffle(batches.begin(), batches.end(), rng);
+    std::vector<Statistics> parts(static_cast<std::size_t>(1 + threads % 3), Statistics(options));
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      const TensorRef rows = rows_of(all, batches[i].first, batches[i].second);
+      ASSERT_TRUE(parts[i % parts.size()].update(stream, "a.b", rows));
+      ASSERT_TRUE(parts[(i + 1) % parts.size()].update(stream, "c", rows));
+    }
+    // Each part goes through a file.
+    for (Statistics& part : parts) {
+      ASSERT_TRUE(part.write(dir / "part.st"));
+      auto read = Statistics::read(dir / "part.st");
+      ASSERT_TRUE(read) << read.error().message();
+      part = *std::move(read);
+    }
+    for (std::size_t i = 1; i < parts.size(); ++i) ASSERT_TRUE(parts[0].merge(parts[i]));
+    ASSERT_TRUE(parts[0].write(dir / "all.st"));
+    const std::string bytes = read_file(dir / "all.st");
+    if (first.empty()) first = bytes;
+    EXPECT_TRUE(bytes == first) << threads << " threads";
+  }
+  const auto read = Statistics::read(dir / "all.st");
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->find("a.b")->absmax(), expected(all, 0).absmax);
+  EXPECT_EQ(read->find("a.b")->count(), 5000);
+  EXPECT_EQ(read->find("none"), nullptr);
+}
+
+TEST(Statistics, TakeEveryTypeAndStride) {
+  const std::vector<float> all = random_rows(6, 4);
+  std::vector<double> wide(all.begin(), all.end());
+  std::vector<float> turned(all.size());  // [channels, 6]
+  std::vector<bf16> narrow(all.size());
+  std::vector<float> narrowed(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    turned[i % channels * 6 + i / channels] = all[i];
+    narrow[i] = to_bf16(all[i]);
+    narrowed[i] = to_float(narrow[i]);
+  }
+  const Stream stream = Stream::cpu();
+  const auto of = [&](const TensorRef& rows) {
+    auto layer = LayerStatistics::create(channels, {.sample_rows = 3});
+    EXPECT_TRUE(layer->update(stream, rows));
+    auto out = layer->sample();
+    out.insert(out.end(), layer->absmax().begin(), layer->absmax().end());
+    return out;
+  };
+  const auto plain = of(rows_of(all, 0, 6));
+  EXPECT_EQ(of(TensorRef(wide, {3, 2, channels})), plain);
+  EXPECT_EQ(of(TensorRef(turned.data(), {6, channels}, {1, 6})), plain);
+  EXPECT_EQ(of(TensorRef(narrow, {6, channels})), of(rows_of(narrowed, 0, 6)));
+}
+
+TEST(Statistics, MergesKeepTheSmallerKind) {
+  const std::vector<float> all = random_rows(50, 5);
+  const Stream stream = Stream::cpu();
+  const auto make = [&](const StatisticsOptions& options, const char* layer) {
+    Statistics s(options);
+    EXPECT_TRUE(s.update(stream, layer, rows_of(all, 0, 50)));
+    return s;
+  };
+  Statistics a = make({.sample_rows = 8, .histogram_bits = 4}, "x");
+  ASSERT_TRUE(a.merge(make({.sample_rows = 4, .histogram_bits = 1}, "y")));
+  EXPECT_EQ(a.find("x")->sample_count(), 4);
+  EXPECT_EQ(a.find("x")->histogram(), a.find("y")->histogram());
+  ASSERT_TRUE(a.merge(make({}, "z")));
+  EXPECT_EQ(a.find("x")->sample_count(), 0);
+  EXPECT_TRUE(a.find("y")->histogram().empty());
+  EXPECT_EQ(a.find("y")->absmax(), a.find("z")->absmax());
+}
+
+TEST(Statistics, Refusals) {
+  const Stream stream = Stream::cpu();
+  Statistics s;
+  const std::vector<float> x(12);
+  const std::vector<std::int8_t> integers(12);
+  ASSERT_TRUE(s.update(stream, "a", TensorRef(x, {3, 4})));
+  const auto message = [&](const TensorRef& rows) {
+    return s.update(stream, "a", rows).error().message();
+  };
+  EXPECT_THAT(message(TensorRef(x, {4, 3})),
+              HasSubstr("rows: expected shape [..., 4], got [4, 3]"));
+  EXPECT_THAT(message(TensorRef(integers, {3, 4})), HasSubstr("got s8"));
+  EXPECT_THAT(message(TensorRef(nullptr, DType::f32, {3, 4})), HasSubstr("null"));
+  EXPECT_THAT(s.update(stream, "b", TensorRef(x.data(), Shape{})).error().message(),
+              HasSubstr("expected shape [..., channels]"));
+  EXPECT_EQ(s.find("a")->count(), 3);
+  EXPECT_EQ(s.find("b"), nullptr);
+  Statistics other;
+  ASSERT_TRUE(other.update(stream, "a", TensorRef(x, {4, 3})));
+  EXPECT_THAT(s.merge(other).error().message(),
+              HasSubstr("layer \"a\": expected 4 channels, got 3"));
+  EXPECT_THAT(LayerStatistics::create(-1).error().message(), HasSubstr("channels"));
+  EXPECT_THAT(LayerStatistics::create(1, {.sample_rows = -1}).error().message(),
+              HasSubstr("sample_rows"));
+  EXPECT_THAT(LayerStatistics::create(1, {.histogram_bits = 8}).error().message(),
+              HasSubstr("histogram_bits"));
+}
+
+TEST(StatisticsFile, RefusesWhatIsIncompleteOrWrong) {
+  const TemporaryDirectory dir;
+  struct Tensor {
+    StoredTensorSpec spec;
+    std::string bytes;
+  };
+  const auto floats = [](std::vector<float> v) {
+    return std::string(reinterpret_cast<const char*>(v.data()), v.size() * 4);
+  };
+  const std::string three(8, '\0');
+  const auto base = [&] {
+    std::map<std::string, Tensor> t;
+    t["p.input_absmax"] = {{"", StoredType::F32, {2}}, floats({1, 2})};
+    t["p.input_min"] = {{"", StoredType::F32, {2}}, floats({-1, -2})};
+    t["p.input_max"] = {{"", StoredType::F32, {2}}, floats({1, 1})};
+    t["p.count"] = {{"", StoredType::I64, {1}}, three};
+    return t;
+  };
+  const auto message = [&](const std::map<std::string, Tensor>& tensors,
+                           const StoredMetadata& metadata) {
+    std::vector<StoredTensorSpec> specs;
+    specs.reserve(tensors.size());
+    for (const auto& [name, t] : tensors) specs.push_back({name, t.spec.type, t.spec.shape});
+    auto writer = SafetensorsWriter::create(dir / "s", specs, metadata);
+    for (const auto& [name, t] : tensors)
+      EXPECT_TRUE(writer->write(name, std::as_bytes(std::span(t.bytes.data(), t.bytes.size()))));
+    EXPECT_TRUE(writer->finish());
+    const auto read = Statistics::read(dir / "s");
+    return read ? "accepted" : read.error().message();
+  };
+  const StoredMetadata good{{"octavo.stats", "1"}};
+  auto t = base();
+  EXPECT_EQ(message(t, good), "accepted");
+  EXPECT_THAT(message(t, {}), HasSubstr("expected a statistics file"));
+  EXPECT_THAT(message(t, {{"octavo.stats", "2"}}), HasSubstr("got \"2\""));
+  t.erase("p.input_min");
+  EXPECT_THAT(message(t, good),
+              HasSubstr("tensor \"p.input_min\": expected this tensor, got none"));
+  t = base();
+  t["p.input_absmax"].bytes = floats({1, NAN});
+  EXPECT_THAT(message(t, good), HasSubstr("in channel 1"));
+  t = base();
+  t["p.input_absmax"].bytes = floats({-1, 1});
+  EXPECT_THAT(message(t, good), HasSubstr("in channel 0"));
+  t = base();
+  t["p.input_max"] = {{"", StoredType::F32, {1}}, floats({1})};
+  EXPECT_THAT(message(t, good), HasSubstr("expected 2 channels, got 1"));
+  t = base();
+  t["p.count"] = {{"", StoredType::I32, {2}}, three};
+  EXPECT_THAT(message(t, good), HasSubstr("expected I64 with 1 dimensions, got I32 [2]"));
+  t = base();
+  t["p.input_hist"] = {{"", StoredType::I64, {1}}, three};
+  EXPECT_THAT(message(t, good), HasSubstr("2^9 to 2^16 bins"));
+  t = base();
+  t["p.input_sample"] = {{"", StoredType::F32, {1, 3}}, floats({1, 2, 3})};
+  EXPECT_THAT(message(t, good), HasSubstr("rows of 2 channels"));
+  t["p.input_sample"] = {{"", StoredType::F32, {1, 2}}, floats({1, INFINITY})};
+  EXPECT_THAT(message(t, good), HasSubstr("expected finite values"));
+  t["p.input_sample"] = {{"", StoredType::F32, {2, 2}}, floats({1, 2, 3, 4})};
+  EXPECT_EQ(message(t, good), "accepted");
+  EXPECT_THAT(message(t, {{"octavo.stats", "1"}, {"octavo.stats.sample_rows", "1"}}),
+              HasSubstr("at least 2"));
+  t = base();
+  t["p.weight"] = {{"", StoredType::U8, {0}}, ""};
+  EXPECT_THAT(message(t, good),
+              HasSubstr("tensor \"p.weight\": expected a tensor of a statistics"));
+}
+
+}  // namespace
+}  // namespace octavo

@@ -1,0 +1,124 @@
+#include "offline/stored_layer.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "offline/convert.hpp"
+#include "offline/files.hpp"
+#include "offline/safetensors_header.hpp"
+
+namespace octavo::offline {
+namespace {
+
+using Entry = SafetensorsSet::Entry;
+
+Error wrong(const Entry& entry, const std::string& expected) {
+  return bad_tensor(entry.file->path(), entry.tensor->name,
+                    fmt::format("expected {}, got {} {}", expected, name(entry.tensor->type),
+                                to_string(entry.tensor->shape)));
+}
+
+// Scales of any float type, in the type that plans compute in.
+std::vector<std::byte> widened(const Entry& entry, DType compute) {
+  const auto bytes = entry.file->bytes(*entry.tensor);
+  const DType type = *dtype_of_stored(entry.tensor->type);
+  return with_float_type(type, [&]<class T>() {
+    std::vector<std::byte> out;
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
+      T value{};
+      std::memcpy(&value, &bytes[at], sizeof(T));
+      const double wide = static_cast<double>(widen(value));
+      const auto narrow = static_cast<float>(wide);
+      const auto* from = compute == DType::f64 ? reinterpret_cast<const std::byte*>(&wide)
+                                               : reinterpret_cast<const std::byte*>(&narrow);
+      out.insert(out.end(), from, from + (compute == DType::f64 ? 8 : 4));
+    }
+    return out;
+  });
+}
+
+}  // namespace
+
+bool StoredLayer::exists(const SafetensorsSet& tensors, const std::string& layer) {
+  const Entry weight = tensors.find(layer + ".weight");
+  return static_cast<bool>(tensors.find(layer + ".weight_packed")) ||
+         (weight && weight.tensor->type == StoredType::I8);
+}
+
+Result<StoredLayer> StoredLayer::open(const SafetensorsSet& tensors, const LinearLayer& layer,
+                                      const ConfigScheme& config) {
+  StoredLayer out;
+  out.layer_ = layer;
+  const auto n = static_cast<std::uint64_t>(layer.n), k = static_cast<std::uint64_t>(layer.k);
+  const Entry packed = tensors.find(layer.name + ".weight_packed");
+  const Entry weight = packed ? packed : tensors.find(layer.name + ".weight");
+  const Entry scale = tensors.find(layer.name + ".weight_scale");
+  if (!scale)
+    return bad_tensor(weight.file->path(), layer.name + ".weight_scale",
+                      "expected this tensor, got none");
+  const auto scale_type = dtype_of_stored(scale.tensor->type);
+  if (!scale_type || !is_float(*scale_type)) return wrong(scale, "a float type");
+  out.compute_ = compute_type(*scale_type);
+  out.scales_ = widened(scale, out.compute_);
+  const std::uint64_t scales = out.scales_.size() / (out.compute_ == DType::f64 ? 8 : 4);
+  if (packed) {
+    if (config.group_size <= 0 || k % static_cast<std::uint64_t>(config.group_size) != 0)
+      return wrong(weight, fmt::format("input channels in groups of {}", config.group_size));
+    out.group_size_ = config.group_size;
+    out.scales_per_row_ = k / static_cast<std::uint64_t>(config.group_size);
+    if (packed.tensor->type != StoredType::I32 ||
+        packed.tensor->shape != std::vector<std::uint64_t>{n, (k + 7) / 8})
+      return wrong(packed, fmt::format("I32 [{}, {}]", n, (k + 7) / 8));
+    if (scales != n * out.scales_per_row_)
+      return wrong(scale, fmt::format("[{}, {}]", n, out.scales_per_row_));
+    out.packed_ = packed.file->bytes(*packed.tensor);
+    return out;
+  }
+  const std::vector<std::uint64_t> shape =
+      layer.transposed ? std::vector<std::uint64_t>{k, n} : std::vector<std::uint64_t>{n, k};
+  if (weight.tensor->shape != shape) return wrong(weight, "I8 " + to_string(shape));
+  if (scales == 1 && n != 1) {  // one for all rows
+    const std::vector<std::byte> one = out.scales_;
+    for (std::uint64_t i = 1; i < n; ++i)
+      out.scales_.insert(out.scales_.end(), one.begin(), one.end());
+  } else if (scales != n) {
+    return wrong(scale, fmt::format("[{}, 1] or [1]", n));
+  }
+  out.weight_ = matrix_view(*weight.file, *weight.tensor, DType::s8, layer.transposed);
+  if (config.scheme != Scheme::w8a8_static) return out;
+  const Entry input = tensors.find(layer.name + ".input_scale");
+  if (!input)
+    return bad_tensor(weight.file->path(), layer.name + ".input_scale",
+                      "expected this tensor, got none");
+  const auto type = dtype_of_stored(input.tensor->type);
+  if (!type || !is_float(*type) ||
+      input.tensor->size() != static_cast<std::uint64_t>(bits(*type) / 8))
+    return wrong(input, "one float");
+  std::memcpy(&out.input_scale, widened(input, DType::f64).data(), sizeof(double));
+  return out;
+}
+
+void StoredLayer::read(std::int64_t first, std::int64_t count, QuantizedSlab& out) const {
+  out.rows = count;
+  out.channels = layer_.k;
+  out.group_size = group_size_;
+  out.compute = compute_;
+  const std::size_t row = scales_per_row_ * (compute_ == DType::f64 ? 8 : 4);
+  const auto at = scales_.begin() + static_cast<std::ptrdiff_t>(row) * first;
+  out.scales.assign(at, at + static_cast<std::ptrdiff_t>(row) * count);
+  if (packed_.empty()) {
+    gather_rows(weight_, first, count, out.q);
+    return;
+  }
+  const auto to = static_cast<std::size_t>(bytes_for(DType::s4, layer_.k));
+  const auto from = static_cast<std::size_t>((layer_.k + 7) / 8 * 4);
+  out.q.resize(to * static_cast<std::size_t>(count));
+  for (std::size_t r = 0; r < static_cast<std::size_t>(count); ++r) {
+    const std::byte* source = &packed_[(static_cast<std::size_t>(first) + r) * from];
+    for (std::size_t i = 0; i < to; ++i) out.q[r * to + i] = source[i] ^ std::byte{0x88};
+    if (layer_.k % 2 != 0) out.q[r * to + to - 1] &= std::byte{0x0F};
+  }
+}
+
+}  // namespace octavo::offline

@@ -1,0 +1,184 @@
+// What verify measures, against plain loops, and what it finds out.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "octavo/checkpoint.hpp"
+#include "offline/testing_checkpoint.hpp"
+#include "ops/elementwise/testing_threads.hpp"
+
+namespace octavo {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::made_values;
+using testing::make_statistics;
+using testing::TemporaryDirectory;
+
+void quantize_to(const Checkpoint& in, const QuantizeOptions& options,
+                 const std::filesystem::path& out) {
+  const auto plan = resolve(in, options);
+  ASSERT_TRUE(plan) << plan.error().message();
+  const auto report = quantize(Stream::cpu(), *plan, out);
+  ASSERT_TRUE(report) << report.error().message();
+}
+
+TEST(Verify, MeasuresAsPlainLoopsDo) {
+  const TemporaryDirectory dir;
+  testing::make_safetensors(dir / "in" / "m.safetensors", {{"a.weight", {6, 16}}, {"n", {4}}});
+  const auto in = Checkpoint::open(dir / "in");
+  ASSERT_TRUE(in);
+  const Statistics stats = make_statistics(*in);
+  quantize_to(*in, {}, dir / "out");
+  const auto out = Checkpoint::open(dir / "out");
+  ASSERT_TRUE(out);
+  const auto report = verify(Stream::cpu(), *in, *out, &stats);
+  ASSERT_TRUE(report) << report.error().message();
+  ASSERT_EQ(report->layers.size(), 1U);
+  EXPECT_TRUE(report->unexpected.empty());
+
+  const std::vector<float> w = made_values({"a.weight", {6, 16}});
+  const auto q_entry = out->tensors().find("a.weight");
+  const auto s_entry = out->tensors().find("a.weight_scale");
+  std::vector<std::int8_t> q(96);
+  std::vector<float> s(6);
+  std::memcpy(q.data(), q_entry.file->bytes(*q_entry.tensor).data(), 96);
+  std::memcpy(s.data(), s_entry.file->bytes(*s_entry.tensor).data(), 24);
+  double signal = 0, noise = 0, product = 0, energy = 0, most = 0;
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    const double x = double{w[i]};
+    const double y = double{s[i / 16] * static_cast<float>(q[i])};
+    signal += x * x;
+    energy += y * y;
+    product += x * y;
+    noise += (x - y) * (x - y);
+    most = std::max(most, std::fabs(x - y));
+  }
+  const std::vector<float> rows = stats.find("a")->sample();
+  double out_signal = 0, out_noise = 0;
+  for (std::size_t r = 0; r < 8; ++r) {
+    float big = 0;
+    for (std::size_t k = 0; k < 16; ++k) big = std::max(big, std::fabs(rows[r * 16 + k]));
+    const float sa = big / 127.0F;
+    for (std::size_t n = 0; n < 6; ++n) {
+      double y = 0;
+      int sum = 0;
+      for (std::size_t k = 0; k < 16; ++k) {
+        y += double{rows[r * 16 + k]} * double{w[n * 16 + k]};
+        sum += static_cast<int>(std::rint(rows[r * 16 + k] * (1.0F / sa))) * q[n * 16 + k];
+      }
+      const double d = y - double{static_cast<float>(sum) * (sa * s[n])};
+      out_signal += y * y;
+      out_noise += d * d;
+    }
+  }
+  const LayerError& e = report->layers[0];
+  EXPECT_EQ(e.name, "a");
+  EXPECT_EQ(e.weight_error, std::sqrt(noise / signal));
+  EXPECT_EQ(e.sqnr_db, 10 * std::log10(signal / noise));
+  EXPECT_EQ(e.cosine, product / std::sqrt(signal * energy));
+  EXPECT_EQ(e.max_abs, most);
+  EXPECT_EQ(e.clip_rate, 0.0);
+  EXPECT_EQ(e.rows, 8);
+  ASSERT_TRUE(e.output_error);
+  EXPECT_EQ(*e.output_error, std::sqrt(out_noise / out_signal));
+  EXPECT_EQ(e.error(), *e.output_error);
+}
+
+// Every architecture and scheme: errors are small, and smoothed tensors are as expected.
+TEST(Verify, AcceptsWhatQuantizeMakes) {
+  [[maybe_unused]] const testing::ManyThreads many;
+  const TemporaryDirectory dir;
+  testing::make_llama(dir / "llama");
+  testing::make_gpt2(dir / "gpt2");
+  testing::make_opt(dir / "opt", StoredType::F64);
+  int made = 0;
+  for (const char* model : {"llama", "gpt2", "opt"})
+    for (const Scheme scheme : {Scheme::w8a8_dynamic, Scheme::w8a8_static, Scheme::w4a16_group}) {
+      if (scheme == Scheme::w4a16_group && std::string(model) == "gpt2") continue;
+      const auto in = Checkpoint::open(dir / model);
+      ASSERT_TRUE(in);
+      const Statistics stats = make_statistics(*in);
+      const auto path = dir / ("out" + std::to_string(made++));
+      quantize_to(*in, {.scheme = scheme, .group_size = 4, .statistics = &stats, .smooth = true},
+                  path);
+      const auto out = Checkpoint::open(path);
+      ASSERT_TRUE(out) << out.error().message();
+      std::vector<double> first;
+      for (const int threads : {1, 16}) {
+        const auto report = verify(Stream::cpu({.threads = threads}), *in, *out, &stats);
+        ASSERT_TRUE(report) << report.error().message();
+        EXPECT_THAT(report->unexpected, ElementsAre()) << model << " " << name(scheme);
+        EXPECT_EQ(report->layers.size(),
+                  in->layers().size() -
+                      (scheme == Scheme::w4a16_group && in->layers().size() == 6 ? 1 : 0));
+        std::vector<double> errors;
+        for (const LayerError& e : report->layers) {
+          EXPECT_EQ(e.scheme, scheme);
+          EXPECT_LT(e.error(), scheme == Scheme::w4a16_group ? 0.12 : 0.05) << e.name;
+          EXPECT_GT(e.error(), 0.0);
+          EXPECT_EQ(e.clip_rate, 0.0);
+          errors.push_back(e.error());
+        }
+        if (first.empty()) first = errors;
+        EXPECT_EQ(errors, first);
+      }
+    }
+}
+
+TEST(Verify, SeesWhatWasChanged) {
+  const TemporaryDirectory dir;
+  testing::make_llama(dir / "in", StoredType::F32);
+  const auto in = Checkpoint::open(dir / "in");
+  ASSERT_TRUE(in);
+  quantize_to(*in, {}, dir / "out");
+  // A byte of the embedding, which is the last float tensor but the norms.
+  const auto shard = dir / "out" / "model-00001-of-00002.safetensors";
+  std::string bytes = testing::read_file(shard);
+  const auto file = SafetensorsFile::open(shard);
+  const StoredTensor& t = *file->find("model.embed_tokens.weight");
+  const std::size_t data = bytes.size() - file->tensors().back().end;
+  bytes[data + t.begin] = static_cast<char>(bytes[data + t.begin] ^ 1);
+  // And the scales of a layer, eight times smaller: its weights were cut off.
+  const StoredTensor& s = *file->find("model.layers.0.self_attn.q_proj.weight_scale");
+  for (std::uint64_t at = s.begin; at < s.end; at += 4) {
+    float scale = 0;
+    std::memcpy(&scale, &bytes[data + at], 4);
+    scale /= 8;
+    std::memcpy(&bytes[data + at], &scale, 4);
+  }
+  testing::make_file(shard, bytes);
+  const auto out = Checkpoint::open(dir / "out");
+  ASSERT_TRUE(out);
+  const auto report = verify(Stream::cpu(), *in, *out);
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_THAT(report->unexpected, ElementsAre("model.embed_tokens.weight"));
+  const auto found = std::find_if(report->layers.begin(), report->layers.end(), [](const auto& e) {
+    return e.name == "model.layers.0.self_attn.q_proj";
+  });
+  ASSERT_NE(found, report->layers.end());
+  EXPECT_GT(found->weight_error, 0.5);
+  EXPECT_GT(found->clip_rate, 0.5);
+  EXPECT_FALSE(found->output_error);
+}
+
+TEST(Verify, Refusals) {
+  const TemporaryDirectory dir;
+  testing::make_llama(dir / "in");
+  const auto in = Checkpoint::open(dir / "in");
+  ASSERT_TRUE(in);
+  EXPECT_THAT(verify(Stream::cpu(), *in, *in).error().message(),
+              HasSubstr("config.json: expected a quantization_config"));
+  testing::make_opt(dir / "other");
+  const auto other = Checkpoint::open(dir / "other");
+  quantize_to(*other, {}, dir / "out");
+  const auto out = Checkpoint::open(dir / "out");
+  EXPECT_THAT(verify(Stream::cpu(), *in, *out).error().message(),
+              HasSubstr("expected this tensor of"));
+}
+
+}  // namespace
+}  // namespace octavo
