@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "octavo/export.h"
+
 namespace octavo {
 
 /// The type of one element. Values are pinned: they cross the C ABI and stand in files.
@@ -47,10 +49,10 @@ struct u4x2 {
 
 /// Exact widening, and rounding to nearest even with subnormals kept. A NaN becomes the type's
 /// canonical quiet NaN.
-[[nodiscard]] float to_float(f16 value) noexcept;
-[[nodiscard]] float to_float(bf16 value) noexcept;
-[[nodiscard]] f16 to_f16(float value) noexcept;
-[[nodiscard]] bf16 to_bf16(float value) noexcept;
+[[nodiscard]] OCTAVO_API float to_float(f16 value) noexcept;
+[[nodiscard]] OCTAVO_API float to_float(bf16 value) noexcept;
+[[nodiscard]] OCTAVO_API f16 to_f16(float value) noexcept;
+[[nodiscard]] OCTAVO_API bf16 to_bf16(float value) noexcept;
 
 struct IntRange {
   std::int32_t min = 0;

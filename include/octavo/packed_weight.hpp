@@ -20,7 +20,7 @@ namespace octavo {
 
 /// Packed weights [n, k] of s8 or u8. Copies share their memory. Plans read it and never write it,
 /// so one may serve many threads. A default-constructed one is empty and is refused everywhere.
-class PackedWeight {
+class OCTAVO_API PackedWeight {
  public:
   PackedWeight() = default;
 
@@ -33,6 +33,9 @@ class PackedWeight {
 
   /// A portable image, with a version and a checksum.
   [[nodiscard]] std::vector<std::byte> serialize() const;
+  /// The same into memory of the caller's, `serialized_bytes()` of it.
+  [[nodiscard]] std::size_t serialized_bytes() const noexcept;
+  [[nodiscard]] Status serialize(std::span<std::byte> image) const;
   /// Reads one back; refuses what is truncated, damaged, or of a version it does not know.
   [[nodiscard]] static Result<PackedWeight> deserialize(std::span<const std::byte> image);
 
@@ -67,7 +70,7 @@ struct PackWeightArgs {
   PackedWeight* packed = nullptr;  ///< of make_packed
 };
 
-class PackWeightPlan {
+class OCTAVO_API PackWeightPlan {
  public:
   using Descriptor = PackWeightDescriptor;
   using Args = PackWeightArgs;
@@ -90,6 +93,6 @@ class PackWeightPlan {
 };
 
 /// All of that in one call.
-[[nodiscard]] Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight);
+[[nodiscard]] OCTAVO_API Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight);
 
 }  // namespace octavo
