@@ -25,7 +25,8 @@ install(FILES
 
 file(RELATIVE_PATH pkgconfig_to_prefix
   ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
-set(pkgconfig_threads "tbb")
+# As plain libraries: with Requires.private, pkg-config would want their .pc files for the shared one.
+set(pkgconfig_threads "-ltbb")
 if(OCTAVO_STD_THREADS)
   set(pkgconfig_threads "")
 endif()

@@ -8,14 +8,13 @@
  *     octavo_stream* cpu;
  *     octavo_plan* plan;
  *     const int64_t shape[] = {6};
- *     octavo_elementwise_desc desc = {sizeof desc};
- *     desc.op = OCTAVO_QUANTIZE;
- *     desc.rank = 1;
- *     desc.shape = shape;
- *     desc.input = OCTAVO_F32;
- *     desc.output = OCTAVO_S8;
- *     if (octavo_stream_create(NULL, &cpu) != OCTAVO_OK ||
- *         octavo_elementwise_select(cpu, &desc, NULL, &plan) != OCTAVO_OK)
+ *     octavo_elementwise_desc desc = {.struct_size = sizeof desc,
+ *                                     .op = OCTAVO_QUANTIZE,
+ *                                     .rank = 1,
+ *                                     .shape = shape,
+ *                                     .input = OCTAVO_F32,
+ *                                     .output = OCTAVO_S8};
+ *     if (octavo_stream_create(NULL, &cpu) || octavo_elementwise_select(cpu, &desc, NULL, &plan))
  *       puts(octavo_last_error()->message);
  *
  * What each operation computes, to the bit, stands in docs/numerics.md; docs/c.md is about this

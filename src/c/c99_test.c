@@ -21,16 +21,6 @@ static const int64_t shape[] = {rows, cols};
 
 static octavo_stream* cpu;
 
-/* A contiguous tensor; the shape lives as long as the program. */
-static octavo_tensor tensor(void* data, octavo_dtype dtype, int32_t rank, const int64_t* sizes) {
-  octavo_tensor t = {sizeof t, NULL, 0, 0, NULL, NULL, 0};
-  t.data = data;
-  t.dtype = dtype;
-  t.rank = rank;
-  t.shape = sizes;
-  return t;
-}
-
 /* ---- elementwise
  * --------------------------------------------------------------------------------*/
 
@@ -104,13 +94,13 @@ static void test_elementwise(octavo_op op, octavo_layout layout) {
   float floats_out[count] = {0};
   int8_t integers_out[count] = {0};
   const int64_t slices = slices_of[layout];
-  octavo_tensor in = op == OCTAVO_DEQUANTIZE ? tensor((void*)integers, OCTAVO_S8, 2, shape)
-                                             : tensor((void*)floats, OCTAVO_F32, 2, shape);
-  octavo_tensor grad = tensor((void*)gradients, OCTAVO_F32, 2, shape);
-  octavo_tensor out = op == OCTAVO_QUANTIZE ? tensor(integers_out, OCTAVO_S8, 2, shape)
-                                            : tensor(floats_out, OCTAVO_F32, 2, shape);
-  octavo_tensor s = tensor((void*)scales, OCTAVO_F32, 1, &slices);
-  octavo_tensor z = tensor((void*)zero_points, OCTAVO_S32, 1, &slices);
+  octavo_tensor in = op == OCTAVO_DEQUANTIZE ? octavo_tensor_of(integers, OCTAVO_S8, 2, shape)
+                                             : octavo_tensor_of(floats, OCTAVO_F32, 2, shape);
+  octavo_tensor grad = octavo_tensor_of(gradients, OCTAVO_F32, 2, shape);
+  octavo_tensor out = op == OCTAVO_QUANTIZE ? octavo_tensor_of(integers_out, OCTAVO_S8, 2, shape)
+                                            : octavo_tensor_of(floats_out, OCTAVO_F32, 2, shape);
+  octavo_tensor s = octavo_tensor_of(scales, OCTAVO_F32, 1, &slices);
+  octavo_tensor z = octavo_tensor_of(zero_points, OCTAVO_S32, 1, &slices);
   int i;
 
   CHECK(octavo_elementwise_select(cpu, &d, NULL, &plan) == OCTAVO_OK);
@@ -156,9 +146,9 @@ static void test_dynamic_range(void) {
   int8_t q[count] = {0};
   float found[rows] = {0};
   const int64_t slices = rows;
-  octavo_tensor in = tensor(x, OCTAVO_F32, 2, shape);
-  octavo_tensor out = tensor(q, OCTAVO_S8, 2, shape);
-  octavo_tensor s = tensor(found, OCTAVO_F32, 1, &slices);
+  octavo_tensor in = octavo_tensor_of(x, OCTAVO_F32, 2, shape);
+  octavo_tensor out = octavo_tensor_of(q, OCTAVO_S8, 2, shape);
+  octavo_tensor s = octavo_tensor_of(found, OCTAVO_F32, 1, &slices);
   d.struct_size = sizeof d;
   d.scope = OCTAVO_PER_TOKEN;
   d.rank = 2;
@@ -191,8 +181,8 @@ static void run_linear(const octavo_linear_desc* d, octavo_linear_args* a, const
   octavo_guarantee g = {0};
   float y[rows * outputs] = {0};
   int32_t sums[rows * outputs] = {0};
-  octavo_tensor out = d->output == OCTAVO_S32 ? tensor(sums, OCTAVO_S32, 2, output_shape)
-                                              : tensor(y, OCTAVO_F32, 2, output_shape);
+  octavo_tensor out = d->output == OCTAVO_S32 ? octavo_tensor_of(sums, OCTAVO_S32, 2, output_shape)
+                                              : octavo_tensor_of(y, OCTAVO_F32, 2, output_shape);
   int i;
   CHECK(octavo_linear_select(cpu, d, NULL, &plan) == OCTAVO_OK);
   CHECK(octavo_workspace_create(octavo_plan_workspace_size(plan), &workspace) == OCTAVO_OK);
@@ -221,16 +211,16 @@ static void layer(const double* a, double scale, double bias, int relu, double* 
 }
 
 static void test_linear(void) {
-  octavo_tensor w = tensor(weights, OCTAVO_S8, 2, weight_shape);
+  octavo_tensor w = octavo_tensor_of(weights, OCTAVO_S8, 2, weight_shape);
   int8_t q[count] = {1, 2, 3, 4, 127, -127, 0, 5};
   float x[count] = {127, 1, 2, 3, -254, 2, 4, 6}; /* scales 1 and 2: exact */
   double a[count], want[rows * outputs];
   float half = 0.5F, biases[outputs] = {8, 8, 8};
   const int64_t one = 1, three = outputs;
-  octavo_tensor in = tensor(q, OCTAVO_S8, 2, shape);
-  octavo_tensor fin = tensor(x, OCTAVO_F32, 2, shape);
-  octavo_tensor s = tensor(&half, OCTAVO_F32, 1, &one);
-  octavo_tensor b = tensor(biases, OCTAVO_F32, 1, &three);
+  octavo_tensor in = octavo_tensor_of(q, OCTAVO_S8, 2, shape);
+  octavo_tensor fin = octavo_tensor_of(x, OCTAVO_F32, 2, shape);
+  octavo_tensor s = octavo_tensor_of(&half, OCTAVO_F32, 1, &one);
+  octavo_tensor b = octavo_tensor_of(biases, OCTAVO_F32, 1, &three);
   octavo_packed_weight* packed = NULL;
   octavo_linear_desc d = {0};
   octavo_linear_args args = {0};
@@ -278,7 +268,7 @@ static void test_linear(void) {
 }
 
 static void test_packed_weight(void) {
-  octavo_tensor w = tensor(weights, OCTAVO_S8, 2, weight_shape);
+  octavo_tensor w = octavo_tensor_of(weights, OCTAVO_S8, 2, weight_shape);
   octavo_pack_desc d = {0};
   octavo_pack_args a = {0};
   octavo_packed_weight_info info = {0};
@@ -323,7 +313,7 @@ static void test_observer(octavo_op op) {
   void* workspace = NULL;
   size_t bytes;
   float x[2][count] = {{1, 2, 3, 4, 5, 6, 7, 63.5F}, {-1, -2, 3, 1, 1, 1, 1, 1}};
-  octavo_tensor in = tensor(x[0], OCTAVO_F32, 2, shape);
+  octavo_tensor in = octavo_tensor_of(x[0], OCTAVO_F32, 2, shape);
   double low = 9, high = 9, scale = 9;
   int32_t zero = 9;
   d.struct_size = sizeof d;

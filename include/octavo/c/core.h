@@ -82,6 +82,20 @@ typedef struct octavo_tensor {
   int64_t buffer_bytes;
 } octavo_tensor;
 
+/* One without gaps: octavo_tensor x = octavo_tensor_of(data, OCTAVO_F32, 2, shape); */
+static inline octavo_tensor octavo_tensor_of(const void* data, octavo_dtype dtype, int32_t rank,
+                                             const int64_t* shape) {
+  octavo_tensor tensor;
+  tensor.struct_size = sizeof(octavo_tensor);
+  tensor.data = (void*)(uintptr_t)data;
+  tensor.dtype = dtype;
+  tensor.rank = rank;
+  tensor.shape = shape;
+  tensor.strides = NULL;
+  tensor.buffer_bytes = 0;
+  return tensor;
+}
+
 /* A number that may be left out: octavo_some(7), or 0 for none. */
 typedef struct octavo_optional {
   int32_t is_set;
