@@ -135,8 +135,10 @@ TEST(CError, MemoryThatRunsOutIsOne) {
 TEST(CThreads, ShareStreamsAndPlans) {
   Quantize shared;
   std::atomic<int> wrong{0};
+  constexpr int many = 8;
   std::vector<std::thread> threads;
-  for (int t = 0; t < 8; ++t)
+  threads.reserve(many);
+  for (int t = 0; t < many; ++t)
     threads.emplace_back([&, t] {
       for (int i = 0; i < (slow_machine() ? 20 : 200); ++i) {
         std::int8_t q[6] = {};

@@ -6,7 +6,7 @@ namespace octavo::testing {
 namespace {
 
 std::vector<float> batch(int seed) {
-  std::vector<float> x(24 * 50);
+  std::vector<float> x(std::size_t{24} * 50);
   std::uint32_t state = 12345U + static_cast<std::uint32_t>(seed);
   for (float& value : x) {
     state = state * 1664525U + 1013904223U;

@@ -66,13 +66,14 @@ void linear(const octavo::Stream& cpu) {
   expect(octavo::PackedWeight::deserialize(image).has_value(), "deserialize");
   const auto packing = octavo::PackWeightPlan::select(cpu, {.n = 2, .k = 2});
   octavo::PackedWeight made = packing->make_packed();
-  use(cpu, packing,
-      octavo::PackWeightArgs{.weight = octavo::TensorRef(w, {2, 2}), .packed = &made}, "packing");
+  use(cpu, packing, octavo::PackWeightArgs{.weight = octavo::TensorRef(w, {2, 2}), .packed = &made},
+      "packing");
   octavo::LinearArgs args{.input = octavo::TensorRef(x, {1, 2}),
                           .weight = made,
                           .weight_scales = scale,
                           .output = octavo::TensorMut(y, {1, 2})};
-  use(cpu, octavo::QuantizedLinearPlan::select(cpu, {.m = 1, .n = 2, .k = 2, .packed_weight = true}),
+  use(cpu,
+      octavo::QuantizedLinearPlan::select(cpu, {.m = 1, .n = 2, .k = 2, .packed_weight = true}),
       args, "linear");
   expect(y[0] > 4.9F && y[0] < 5.1F, "linear result");
   const std::vector<std::int8_t> q{1, 2};

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "octavo/export.h"
 #include "octavo/version.h"
@@ -86,13 +87,12 @@ typedef struct octavo_tensor {
 static inline octavo_tensor octavo_tensor_of(const void* data, octavo_dtype dtype, int32_t rank,
                                              const int64_t* shape) {
   octavo_tensor tensor;
-  tensor.struct_size = sizeof(octavo_tensor);
-  tensor.data = (void*)(uintptr_t)data;
+  memset(&tensor, 0, sizeof tensor);
+  tensor.struct_size = sizeof tensor;
+  tensor.data = (void*)data;
   tensor.dtype = dtype;
   tensor.rank = rank;
   tensor.shape = shape;
-  tensor.strides = NULL;
-  tensor.buffer_bytes = 0;
   return tensor;
 }
 
