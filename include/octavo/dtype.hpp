@@ -1,6 +1,10 @@
 // Element types: what a tensor holds.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "the C++ headers of Octavo need C++20 (-std=c++20); octavo/octavo.h is for C and all others"
+#endif
+
 #include <array>
 #include <cstddef>
 #include <cstdint>

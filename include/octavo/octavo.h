@@ -23,7 +23,7 @@
  * STRUCTS begin with `struct_size`: set it to sizeof the struct, and leave at 0 what is of no
  * interest. A field that is 0 has its default; so a program that was compiled against an older and
  * shorter struct goes on as before. A newer and longer one is accepted if all that this library
- * does not know is 0, and refused otherwise.
+ * does not know is 0, and refused otherwise. (octavo_optional, a pair of numbers, will not grow.)
  *
  * HANDLES are opaque, and freed by their own `_destroy`, which ignores NULL. They may be used from
  * many threads at once; only what is said to change a handle needs it alone.

@@ -83,6 +83,7 @@ TEST(CError, SaysAllThatCxxSays) {
   Quantize c;
   c.output.buffer_bytes = 5;
   c.expect_refused(OCTAVO_BUFFER_TOO_SMALL, "output", "which has 5");
+  EXPECT_EQ(octavo_last_error()->struct_size, sizeof(octavo_error));
   EXPECT_EQ(octavo_last_error()->needed, 6);
   EXPECT_EQ(octavo_last_error()->got, 5);
   EXPECT_STREQ(octavo_status_name(OCTAVO_BUFFER_TOO_SMALL), "buffer_too_small");

@@ -15,7 +15,7 @@ namespace {
 struct LastError {
   std::string argument;
   std::string message;
-  octavo_error error{OCTAVO_OK, "", "", 0, 0};
+  octavo_error error{sizeof(octavo_error), OCTAVO_OK, "", "", 0, 0};
 };
 
 LastError& last_error() noexcept {
@@ -25,7 +25,7 @@ LastError& last_error() noexcept {
 
 // Without an allocation, for when there is no memory.
 octavo_status report_plainly(const char* message) noexcept {
-  last_error().error = {OCTAVO_BACKEND, "", message, 0, 0};
+  last_error().error = {sizeof(octavo_error), OCTAVO_BACKEND, "", message, 0, 0};
   return OCTAVO_BACKEND;
 }
 
@@ -42,8 +42,9 @@ octavo_status report(const Error& error) noexcept {
     LastError& last = last_error();
     last.argument = error.argument();
     last.message = error.message();
-    last.error = {static_cast<octavo_status>(error.code()), last.argument.c_str(),
-                  last.message.c_str(), error.needed(), error.got()};
+    last.error = {sizeof(octavo_error),  static_cast<octavo_status>(error.code()),
+                  last.argument.c_str(), last.message.c_str(),
+                  error.needed(),        error.got()};
     return last.error.code;
   } catch (...) {
     return report_plainly("memory ran out");

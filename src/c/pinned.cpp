@@ -70,7 +70,7 @@ static_assert(same(OCTAVO_ENTROPY, Calibration::entropy, 3));
 // Fields are only ever added at the end, and never into what was padding: a program that was
 // compiled before leaves anything there.
 static_assert(sizeof(void*) == 8);
-static_assert(sizeof(octavo_error) == 40);
+static_assert(sizeof(octavo_error) == 48);
 static_assert(sizeof(octavo_tensor) == 48);
 static_assert(sizeof(octavo_stream_options) == 24);
 static_assert(sizeof(octavo_preference) == 32);

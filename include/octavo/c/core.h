@@ -28,6 +28,7 @@ enum {
 };
 
 typedef struct octavo_error {
+  size_t struct_size; /* set by the library */
   octavo_status code;
   const char* argument; /* the field or parameter that was refused */
   const char* message;  /* one sentence: the argument, what was expected, what came */
@@ -70,8 +71,7 @@ OCTAVO_API float octavo_bf16_to_f32(uint16_t bits);
 OCTAVO_API uint16_t octavo_f32_to_f16(float value);
 OCTAVO_API uint16_t octavo_f32_to_bf16(float value);
 
-/* A view of memory. What is read and what is written have the same type; inputs are never written.
- */
+/* A view of memory, to read or to write; inputs are never written. */
 typedef struct octavo_tensor {
   size_t struct_size;
   void* data;
@@ -186,6 +186,7 @@ OCTAVO_API int64_t octavo_plan_slices(const octavo_plan* plan);
 OCTAVO_API octavo_status octavo_plan_guarantee(const octavo_plan* plan, octavo_guarantee* out);
 OCTAVO_API void octavo_plan_destroy(octavo_plan* plan);
 
+/* What a plan does. */
 typedef int32_t octavo_op;
 enum {
   OCTAVO_QUANTIZE = 0,
@@ -208,6 +209,7 @@ enum {
   OCTAVO_PER_TOKEN = 2,   /* a row: the last dimension */
   OCTAVO_PER_GROUP = 3    /* `group_size` consecutive elements of a row */
 };
+/* Whose rounding is followed where others differ. */
 typedef int32_t octavo_profile;
 enum {
   OCTAVO_TORCH = 0, /* v = x * (1 / scale), as PyTorch computes it */

@@ -15,8 +15,7 @@
 extern "C" {
 #endif
 
-/* Weights [n, k], rearranged once so that every run can read them in order; the same on all CPUs.
- */
+/* Weights [n, k], rearranged once so that every run reads them in order; the same on all CPUs. */
 typedef struct octavo_packed_weight octavo_packed_weight;
 typedef struct octavo_packed_weight_info {
   size_t struct_size;
