@@ -1,13 +1,18 @@
-# Installs the library, its headers and the package that find_package(octavo) reads.
+# Installs both libraries, the headers, and what find_package(octavo) and pkg-config read. Nothing
+# installed names the prefix, so the tree may be moved.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/octavo)
 
-install(TARGETS octavo EXPORT octavo-targets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# Apart, since only a user of the static library needs what it depends on.
+foreach(kind IN ITEMS shared static)
+  install(TARGETS octavo_${kind} EXPORT octavo-${kind}-targets
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT octavo-${kind}-targets NAMESPACE octavo:: DESTINATION ${package_dir})
+endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/octavo DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT octavo-targets NAMESPACE octavo:: DESTINATION ${package_dir})
 
 configure_package_config_file(
   ${CMAKE_CURRENT_LIST_DIR}/octavo-config.cmake.in ${PROJECT_BINARY_DIR}/octavo-config.cmake
@@ -17,3 +22,15 @@ write_basic_package_version_file(
 install(FILES
   ${PROJECT_BINARY_DIR}/octavo-config.cmake ${PROJECT_BINARY_DIR}/octavo-config-version.cmake
   DESTINATION ${package_dir})
+
+file(RELATIVE_PATH pkgconfig_to_prefix
+  ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+# As plain libraries: with Requires.private, pkg-config would want their .pc files for the shared one.
+set(pkgconfig_threads "-ltbb")
+if(OCTAVO_STD_THREADS)
+  set(pkgconfig_threads "")
+endif()
+configure_file(${CMAKE_CURRENT_LIST_DIR}/octavo.pc.in ${PROJECT_BINARY_DIR}/octavo.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/octavo.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)

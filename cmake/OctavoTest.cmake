@@ -25,7 +25,7 @@ function(octavo_test name)
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE
-    octavo::octavo octavo_flags GTest::gtest_main GTest::gmock ${arg_LIBRARIES})
+    octavo::octavo_static octavo_flags GTest::gtest_main GTest::gmock ${arg_LIBRARIES})
 
   # Cases are listed when ctest starts, not while building: what an emulated CPU offers is known
   # only then. The list is run through the emulator as the cases are.

@@ -1,10 +1,16 @@
 // Element types: what a tensor holds.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "the C++ headers of Octavo need C++20 (-std=c++20); octavo/octavo.h is for C and all others"
+#endif
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+
+#include "octavo/export.h"
 
 namespace octavo {
 
@@ -47,10 +53,10 @@ struct u4x2 {
 
 /// Exact widening, and rounding to nearest even with subnormals kept. A NaN becomes the type's
 /// canonical quiet NaN.
-[[nodiscard]] float to_float(f16 value) noexcept;
-[[nodiscard]] float to_float(bf16 value) noexcept;
-[[nodiscard]] f16 to_f16(float value) noexcept;
-[[nodiscard]] bf16 to_bf16(float value) noexcept;
+[[nodiscard]] OCTAVO_API float to_float(f16 value) noexcept;
+[[nodiscard]] OCTAVO_API float to_float(bf16 value) noexcept;
+[[nodiscard]] OCTAVO_API f16 to_f16(float value) noexcept;
+[[nodiscard]] OCTAVO_API bf16 to_bf16(float value) noexcept;
 
 struct IntRange {
   std::int32_t min = 0;

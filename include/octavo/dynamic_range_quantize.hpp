@@ -22,7 +22,7 @@ enum class RangeMode : std::uint8_t {
   symmetric = 0,   ///< to s8 and s4: zero point 0
   asymmetric = 1,  ///< to s8, u8, s4 and u4
 };
-[[nodiscard]] std::string_view name(RangeMode mode) noexcept;
+[[nodiscard]] OCTAVO_API std::string_view name(RangeMode mode) noexcept;
 
 struct DynamicRangeQuantizeDescriptor {
   Shape shape;
@@ -47,7 +47,7 @@ struct DynamicRangeQuantizeArgs {
 };
 
 /// Threads share out rows (or groups) whole, unless these are few and longer than 2^18.
-class DynamicRangeQuantizePlan {
+class OCTAVO_API DynamicRangeQuantizePlan {
  public:
   using Descriptor = DynamicRangeQuantizeDescriptor;
   using Args = DynamicRangeQuantizeArgs;

@@ -97,7 +97,7 @@ struct ElementwiseArgs {
 using KernelFunction = Target (*)(const struct KernelCall&);
 
 // The plan behind all of the names below.
-class ElementwisePlan {
+class OCTAVO_API ElementwisePlan {
  public:
   static Result<ElementwisePlan> select(const Stream& stream, const ElementwiseProblem& problem,
                                         const PlanPreference& preference);

@@ -78,7 +78,7 @@ struct LinearOperands {
 };
 
 // The plan behind all of the names.
-class LinearPlan {
+class OCTAVO_API LinearPlan {
  public:
   static Result<LinearPlan> select(const Stream& stream, const LinearProblem& problem,
                                    const PlanPreference& preference);
@@ -96,9 +96,9 @@ class LinearPlan {
   KernelSku sku_;
 };
 
-LinearProblem linear_problem(const QuantizedLinearDescriptor& descriptor);
-LinearProblem linear_problem(const SmoothQuantLinearDescriptor& descriptor);
-LinearProblem linear_problem(const QuantizedMatmulDescriptor& descriptor);
+OCTAVO_API LinearProblem linear_problem(const QuantizedLinearDescriptor& descriptor);
+OCTAVO_API LinearProblem linear_problem(const SmoothQuantLinearDescriptor& descriptor);
+OCTAVO_API LinearProblem linear_problem(const QuantizedMatmulDescriptor& descriptor);
 
 // A plan by its descriptor.
 template <class D, class A>

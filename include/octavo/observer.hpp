@@ -26,7 +26,7 @@ enum class Calibration : std::uint8_t {
   mse = 2,         ///< least mean squared error of quantize and dequantize, from a histogram
   entropy = 3,     ///< least Kullback-Leibler divergence, from a histogram
 };
-[[nodiscard]] std::string_view name(Calibration method) noexcept;
+[[nodiscard]] OCTAVO_API std::string_view name(Calibration method) noexcept;
 
 struct CalibrationOptions {
   Calibration method = Calibration::min_max;
@@ -55,7 +55,7 @@ struct ObserverDescriptor {
 };
 
 /// The extremes of all finite values so far, 0 included.
-class MinMaxState {
+class OCTAVO_API MinMaxState {
  public:
   /// Adds what another one saw. Both must come from observers of the same descriptor.
   Status merge(const MinMaxState& other);
@@ -77,7 +77,7 @@ class MinMaxState {
 };
 
 /// The extremes, and how many values fell in each bin.
-class HistogramState {
+class OCTAVO_API HistogramState {
  public:
   Status merge(const HistogramState& other);
   [[nodiscard]] Result<CalibratedParameters> parameters(const CalibrationOptions& options) const;
@@ -98,7 +98,7 @@ class HistogramState {
 
 /// An observer is a plan: the same steps as everywhere. `State` is what it adds to.
 template <class State>
-class Observer {
+class OCTAVO_API Observer {
  public:
   using Descriptor = ObserverDescriptor;
   struct Args {

@@ -16,3 +16,4 @@
 #include "octavo/smoothquant_linear.hpp"      // IWYU pragma: export
 #include "octavo/stream.hpp"                  // IWYU pragma: export
 #include "octavo/tensor.hpp"                  // IWYU pragma: export
+#include "octavo/version.h"                   // IWYU pragma: export

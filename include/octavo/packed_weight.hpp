@@ -22,7 +22,7 @@ namespace octavo {
 /// Packed weights [n, k] of s8 or u8. Copies share their memory, which linear plans only read, so
 /// one may serve many threads; only PackWeightPlan writes it, and refuses to where there are
 /// copies. A default-constructed one is empty and is refused everywhere.
-class PackedWeight {
+class OCTAVO_API PackedWeight {
  public:
   PackedWeight() = default;
 
@@ -35,6 +35,9 @@ class PackedWeight {
 
   /// A portable image, with a version and a checksum.
   [[nodiscard]] std::vector<std::byte> serialize() const;
+  /// The same into memory of the caller's, `serialized_bytes()` of it.
+  [[nodiscard]] std::size_t serialized_bytes() const noexcept;
+  [[nodiscard]] Status serialize(std::span<std::byte> image) const;
   /// Reads one back; refuses what is truncated, damaged, or of a version it does not know. Whoever
   /// wrote it, the sums in it are those of its weights.
   [[nodiscard]] static Result<PackedWeight> deserialize(std::span<const std::byte> image);
@@ -69,7 +72,7 @@ struct PackWeightArgs {
   PackedWeight* packed = nullptr;  ///< of make_packed; has no copies
 };
 
-class PackWeightPlan {
+class OCTAVO_API PackWeightPlan {
  public:
   using Descriptor = PackWeightDescriptor;
   using Args = PackWeightArgs;
@@ -92,6 +95,6 @@ class PackWeightPlan {
 };
 
 /// All of that in one call.
-[[nodiscard]] Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight);
+[[nodiscard]] OCTAVO_API Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight);
 
 }  // namespace octavo

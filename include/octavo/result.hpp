@@ -9,6 +9,8 @@
 #include <utility>
 #include <variant>
 
+#include "octavo/export.h"
+
 namespace octavo {
 
 /// Why something was refused. Values are pinned: they cross the C ABI.
@@ -21,7 +23,7 @@ enum class ErrorCode : int {
   backend = 6,              ///< the machine or its driver failed
 };
 
-[[nodiscard]] std::string_view name(ErrorCode code) noexcept;
+[[nodiscard]] OCTAVO_API std::string_view name(ErrorCode code) noexcept;
 
 /// What was refused, and why. `message` is one sentence for a person: the argument, what was
 /// expected, what came, and what to do about it.

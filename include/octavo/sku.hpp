@@ -18,7 +18,7 @@ enum class Profile : std::uint8_t {
   torch = 0,  ///< v = x * (1 / scale), as PyTorch computes it
   onnx = 1,   ///< v = x / scale, as the ONNX standard says it
 };
-[[nodiscard]] std::string_view name(Profile profile) noexcept;
+[[nodiscard]] OCTAVO_API std::string_view name(Profile profile) noexcept;
 
 struct PrecisionGuarantee {
   DType math = DType::f32;                ///< every operation is rounded to this type
@@ -59,10 +59,10 @@ enum class Epilogue : std::uint8_t { none = 0, bias = 1, residual = 2, relu = 4 
   return (static_cast<int>(set) & static_cast<int>(part)) == static_cast<int>(part);
 }
 
-[[nodiscard]] std::string_view name(Category category) noexcept;
-[[nodiscard]] std::string_view name(Op op) noexcept;
-[[nodiscard]] std::string_view name(Layout layout) noexcept;
-[[nodiscard]] std::string_view name(Epilogue epilogue) noexcept;
+[[nodiscard]] OCTAVO_API std::string_view name(Category category) noexcept;
+[[nodiscard]] OCTAVO_API std::string_view name(Op op) noexcept;
+[[nodiscard]] OCTAVO_API std::string_view name(Layout layout) noexcept;
+[[nodiscard]] OCTAVO_API std::string_view name(Epilogue epilogue) noexcept;
 
 /// The identity of a chosen kernel: what telemetry and tuning key on.
 struct KernelSku {
@@ -90,11 +90,11 @@ struct KernelSku {
 /// "elementwise.quantize.per_tensor.f32.s8.none.torch.cpu.avx512",
 /// "linear.quantized_linear.per_token.f32-s8.s8.bf16.packed.bias_relu.torch.cpu.amx": stable, one
 /// per kernel.
-[[nodiscard]] std::string to_string(const KernelSku& sku);
+[[nodiscard]] OCTAVO_API std::string to_string(const KernelSku& sku);
 
 }  // namespace octavo
 
 template <>
-struct std::hash<octavo::KernelSku> {
+struct OCTAVO_API std::hash<octavo::KernelSku> {
   [[nodiscard]] std::size_t operator()(const octavo::KernelSku& sku) const noexcept;
 };

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "octavo/export.h"
+
 namespace octavo {
 
 /// An instruction set that kernels are written for. x86: scalar < avx2 < avx512 < avx512vnni < amx,
@@ -28,16 +30,16 @@ enum class Target : std::uint8_t {
 
 inline constexpr int target_count = 10;
 
-[[nodiscard]] std::string_view name(Target target) noexcept;
-[[nodiscard]] std::optional<Target> parse_target(std::string_view wanted) noexcept;
+[[nodiscard]] OCTAVO_API std::string_view name(Target target) noexcept;
+[[nodiscard]] OCTAVO_API std::optional<Target> parse_target(std::string_view wanted) noexcept;
 /// Whether a kernel for `a` uses only what `b` has: the order of the ladder above.
-[[nodiscard]] bool at_or_below(Target a, Target b) noexcept;
+[[nodiscard]] OCTAVO_API bool at_or_below(Target a, Target b) noexcept;
 /// What this CPU (and its operating system) offers, `scalar` first.
-[[nodiscard]] std::vector<Target> available_targets();
-[[nodiscard]] bool is_available(Target target) noexcept;
+[[nodiscard]] OCTAVO_API std::vector<Target> available_targets();
+[[nodiscard]] OCTAVO_API bool is_available(Target target) noexcept;
 
 enum class Backend : std::uint8_t { cpu = 0, cuda = 1 };
-[[nodiscard]] std::string_view name(Backend backend) noexcept;
+[[nodiscard]] OCTAVO_API std::string_view name(Backend backend) noexcept;
 
 struct CpuOptions {
   /// How many threads share the work; 0: as many as the machine has cores. Never changes a bit.
@@ -51,7 +53,7 @@ struct CpuOptions {
 
 /// A place to run plans. Cheap to copy; copies share their threads. May be used from many threads
 /// at once.
-class Stream {
+class OCTAVO_API Stream {
  public:
   [[nodiscard]] static Stream cpu(const CpuOptions& options = {});
 
@@ -77,7 +79,7 @@ struct Workspace {
 inline constexpr std::size_t workspace_alignment = 64;
 
 /// A Workspace that owns its memory.
-class WorkspaceBuffer {
+class OCTAVO_API WorkspaceBuffer {
  public:
   explicit WorkspaceBuffer(std::size_t bytes);
   [[nodiscard]] operator Workspace() const noexcept { return {data_.get(), bytes_}; }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "c/testing.hpp"
 #include "ops/elementwise/testing_checks.hpp"
 #include "ops/elementwise/testing_placed.hpp"
 #include "ops/linear/testing_guard.hpp"
@@ -236,6 +237,14 @@ TEST_F(Allocation, NoneInLinearLayers) {
       EXPECT_TRUE(fine);
     }
   }
+}
+
+TEST_F(Allocation, NoneThroughC) {
+  Quantize c;
+  ASSERT_EQ(c.run(), OCTAVO_OK);
+  const std::int64_t before = allocations;
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(c.run(), OCTAVO_OK);
+  EXPECT_EQ(allocations - before, 0);
 }
 
 }  // namespace

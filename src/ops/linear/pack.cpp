@@ -88,8 +88,6 @@ std::uint64_t checksum(Header header, std::span<const std::byte> rest) {
 
 }  // namespace
 
-void PackedWeight::Impl::Free::operator()(std::int8_t* p) const noexcept { std::free(p); }
-
 struct PackedWeightAccess {
   // The panels hold whatever was there; sums are 0.
   static Result<PackedWeight> make(std::int64_t n, std::int64_t k, DType dtype) try {
@@ -151,9 +149,25 @@ std::size_t PackedWeight::bytes() const noexcept {
   return impl_ ? static_cast<std::size_t>(impl_->data_bytes) + impl_->sums.size() * 8 : 0;
 }
 
+std::size_t PackedWeight::serialized_bytes() const noexcept {
+  return empty() ? 0 : sizeof(Header) + bytes();
+}
+
 std::vector<std::byte> PackedWeight::serialize() const {
+  std::vector<std::byte> image(serialized_bytes());
+  (void)serialize(image);
+  return image;
+}
+
+Status PackedWeight::serialize(std::span<std::byte> image) const {
   if (empty()) return {};
-  std::vector<std::byte> image(sizeof(Header) + bytes());
+  if (image.size() < serialized_bytes())
+    return Error(ErrorCode::buffer_too_small, "image",
+                 fmt::format("image: expected at least {} bytes (serialized_bytes), got {}",
+                             serialized_bytes(), image.size()),
+                 static_cast<std::int64_t>(serialized_bytes()),
+                 static_cast<std::int64_t>(image.size()));
+  image = image.first(serialized_bytes());
   std::byte* to = image.data() + sizeof(Header);
   const std::size_t sum_bytes = impl_->sums.size() * 8;
   if (sum_bytes > 0) std::memcpy(to, impl_->sums.data(), sum_bytes);
@@ -164,9 +178,9 @@ std::vector<std::byte> PackedWeight::serialize() const {
   header.dtype = static_cast<std::uint32_t>(impl_->dtype);
   header.n = impl_->n;
   header.k = impl_->k;
-  header.checksum = checksum(header, std::span(image).subspan(sizeof(Header)));
+  header.checksum = checksum(header, image.subspan(sizeof(Header)));
   std::memcpy(image.data(), &header, sizeof header);
-  return image;
+  return {};
 }
 
 Result<PackedWeight> PackedWeight::deserialize(std::span<const std::byte> image) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 
 #include "octavo/packed_weight.hpp"
@@ -16,7 +17,7 @@ struct PackedWeight::Impl {
   DType dtype = DType::s8;
   std::int64_t data_bytes = 0;
   struct Free {
-    void operator()(std::int8_t* p) const noexcept;
+    void operator()(std::int8_t* p) const noexcept { std::free(p); }
   };
   std::unique_ptr<std::int8_t, Free> data;  // panels
   std::vector<std::int64_t> sums;           // of each column, u8 taken as s8 (less 128)

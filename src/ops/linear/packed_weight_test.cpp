@@ -123,6 +123,8 @@ TEST(PackedWeights, OfNothing) {
   EXPECT_EQ(empty.k(), 0);
   EXPECT_EQ(empty.bytes(), 0U);
   EXPECT_TRUE(empty.serialize().empty());
+  EXPECT_EQ(empty.serialized_bytes(), 0U);
+  EXPECT_TRUE(empty.serialize(std::span<std::byte>{}));
 }
 
 // Images lie on disks: what version 1 is may not change.

@@ -1,11 +1,12 @@
-# Compares the README with the example it shows.
+# Compares a document with an example that it shows.
 #
-#   cmake -D README=<file> -D SOURCE=<file> [-D PROGRAM=<command>] -P check_readme.cmake
+#   cmake -D DOCUMENT=<file> -D SOURCE=<file> -D LANGUAGE=<cpp|c> [-D PROGRAM=<command>]
+#         -P check_document.cmake
 #
-# Without PROGRAM: the README's first C++ block is the text of SOURCE. With PROGRAM: the text block
-# after it is what the program prints.
+# Without PROGRAM: the document's first block of that language is the text of SOURCE. With PROGRAM:
+# the text block after it is what the program prints.
 
-file(READ ${README} readme)
+file(READ ${DOCUMENT} document)
 file(READ ${SOURCE} source)
 
 # block_after(<out> <text> <mark>): what follows the first `mark` line, up to the next fence; `rest`
@@ -13,7 +14,7 @@ file(READ ${SOURCE} source)
 function(block_after out text mark)
   string(FIND "${text}" "${mark}\n" at)
   if(at EQUAL -1)
-    message(FATAL_ERROR "${README} has no block that starts with ${mark}")
+    message(FATAL_ERROR "${DOCUMENT} has no block that starts with ${mark}")
   endif()
   string(LENGTH "${mark}\n" length)
   math(EXPR at "${at} + ${length}")
@@ -25,10 +26,11 @@ function(block_after out text mark)
   set(rest "${rest}" PARENT_SCOPE)
 endfunction()
 
-block_after(shown "${readme}" "```cpp")
+block_after(shown "${document}" "```${LANGUAGE}")
 if(NOT PROGRAM)
   if(NOT shown STREQUAL source)
-    message(FATAL_ERROR "the first C++ block of ${README} is not ${SOURCE}: copy the file there")
+    message(FATAL_ERROR
+      "the first ${LANGUAGE} block of ${DOCUMENT} is not ${SOURCE}: copy the file there")
   endif()
   return()
 endif()
@@ -36,5 +38,5 @@ endif()
 block_after(promised "${rest}" "```text")
 execute_process(COMMAND ${PROGRAM} OUTPUT_VARIABLE printed COMMAND_ERROR_IS_FATAL ANY)
 if(NOT printed STREQUAL promised)
-  message(FATAL_ERROR "${README} promises\n${promised}but ${SOURCE} prints\n${printed}")
+  message(FATAL_ERROR "${DOCUMENT} promises\n${promised}but ${SOURCE} prints\n${printed}")
 endif()

@@ -1,0 +1,22 @@
+# The Debian package, by `cpack -G DEB`; `./dev package` builds and checks it.
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME octavo)
+set(CPACK_PACKAGE_VENDOR "Octavo")
+set(CPACK_PACKAGE_CONTACT "The Octavo maintainers <maintainers@octavo.invalid>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY ${PROJECT_DESCRIPTION})
+set(CPACK_PACKAGE_DESCRIPTION
+  "Turns the numbers of neural networks into 8-bit and 4-bit integers and back,
+for inference and for training, from C and C++. Every result is defined to the
+last bit, and it is the same on every CPU and for any number of threads.")
+set(CPACK_STRIP_FILES ON)
+
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
+# What the shared library needs is found by dpkg-shlibdeps; what the static one needs, by nobody.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libfmt-dev, libhwy-dev, libtbb-dev")
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY "=")
+
+include(CPack)

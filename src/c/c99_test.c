@@ -1,0 +1,388 @@
+/* Every plan from a program in C99, with scales that are powers of two, so that the expected
+ * results are plain arithmetic here. Prints what is wrong; the exit code is 1 if anything is. */
+#include <octavo/octavo.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int failures = 0;
+
+#define CHECK(condition)                                                            \
+  do {                                                                              \
+    if (!(condition)) {                                                             \
+      ++failures;                                                                   \
+      printf("%s:%d: not so: %s; last error: %s\n", __FILE__, __LINE__, #condition, \
+             octavo_last_error()->message);                                         \
+    }                                                                               \
+  } while (0)
+
+enum { rows = 2, cols = 4, count = rows * cols };
+static const int64_t shape[] = {rows, cols};
+
+static octavo_stream* cpu;
+
+/* ---- elementwise
+ * --------------------------------------------------------------------------------*/
+
+static const int64_t slices_of[] = {1, cols, rows, rows * 2};
+static int slice_of(octavo_layout layout, int i) {
+  switch (layout) {
+    case OCTAVO_PER_CHANNEL:
+      return i % cols;
+    case OCTAVO_PER_TOKEN:
+      return i / cols;
+    case OCTAVO_PER_GROUP:
+      return i / 2;
+    default:
+      return 0;
+  }
+}
+
+static const float scales[] = {0.5F, 0.25F, 2, 1};
+static const int32_t zero_points[] = {1, 0, -2, 3};
+static const float floats[count] = {0.75F, -100, 100, 3, -0.5F, 1.25F, 7, 1000};
+static const float gradients[count] = {1, 2, 3, 4, 5, 6, 7, 8};
+static const int8_t integers[count] = {0, 1, -1, 127, -128, 5, 10, -20};
+
+/* To nearest, ties to even; for what fits. */
+static double rounded(double v) {
+  const double low = (double)(int64_t)v - (v < (double)(int64_t)v ? 1 : 0);
+  const double rest = v - low;
+  if (rest > 0.5 || (rest == 0.5 && (int64_t)low % 2 != 0)) return low + 1;
+  return low;
+}
+
+static double expected(octavo_op op, octavo_layout layout, int i) {
+  const double scale = (double)scales[slice_of(layout, i)];
+  const double zero = zero_points[slice_of(layout, i)];
+  const double raw = rounded((double)floats[i] / scale) + zero;
+  const double q = raw < -128 ? -128 : raw > 127 ? 127 : raw;
+  switch (op) {
+    case OCTAVO_QUANTIZE:
+      return q;
+    case OCTAVO_QUANTIZE_BACKWARD:
+      return raw == q ? (double)gradients[i] / scale : 0;
+    case OCTAVO_DEQUANTIZE:
+      return scale * (integers[i] - zero);
+    case OCTAVO_DEQUANTIZE_BACKWARD:
+      return (double)gradients[i] * scale;
+    case OCTAVO_FAKE_QUANTIZE:
+      return scale * (q - zero);
+    default:
+      return raw == q ? (double)gradients[i] : 0;
+  }
+}
+
+static octavo_elementwise_desc elementwise_desc(octavo_op op, octavo_layout layout) {
+  octavo_elementwise_desc d = {0};
+  d.struct_size = sizeof d;
+  d.op = op;
+  d.layout = layout;
+  d.rank = 2;
+  d.shape = shape;
+  d.axis = -1;
+  d.group_size = 2;
+  if (op <= OCTAVO_QUANTIZE_BACKWARD) d.output = OCTAVO_S8;
+  if (op == OCTAVO_DEQUANTIZE || op == OCTAVO_DEQUANTIZE_BACKWARD) d.input = OCTAVO_S8;
+  return d;
+}
+
+static void test_elementwise(octavo_op op, octavo_layout layout) {
+  const octavo_elementwise_desc d = elementwise_desc(op, layout);
+  octavo_elementwise_args a = {0};
+  octavo_plan* plan = NULL;
+  float floats_out[count] = {0};
+  int8_t integers_out[count] = {0};
+  const int64_t slices = slices_of[layout];
+  octavo_tensor in = op == OCTAVO_DEQUANTIZE ? octavo_tensor_of(integers, OCTAVO_S8, 2, shape)
+                                             : octavo_tensor_of(floats, OCTAVO_F32, 2, shape);
+  octavo_tensor grad = octavo_tensor_of(gradients, OCTAVO_F32, 2, shape);
+  octavo_tensor out = op == OCTAVO_QUANTIZE ? octavo_tensor_of(integers_out, OCTAVO_S8, 2, shape)
+                                            : octavo_tensor_of(floats_out, OCTAVO_F32, 2, shape);
+  octavo_tensor s = octavo_tensor_of(scales, OCTAVO_F32, 1, &slices);
+  octavo_tensor z = octavo_tensor_of(zero_points, OCTAVO_S32, 1, &slices);
+  int i;
+
+  CHECK(octavo_elementwise_select(cpu, &d, NULL, &plan) == OCTAVO_OK);
+  CHECK(octavo_plan_workspace_size(plan) == 0);
+  CHECK(octavo_plan_slices(plan) == slices);
+  CHECK(strncmp(octavo_plan_sku(plan), "elementwise.", 12) == 0);
+  a.struct_size = sizeof a;
+  if (op != OCTAVO_DEQUANTIZE_BACKWARD) a.input = &in;
+  if (op % 2 != 0) { /* backward */
+    a.grad_output = &grad;
+    a.grad_input = &out;
+  } else {
+    a.output = &out;
+  }
+  if (layout == OCTAVO_PER_TENSOR) {
+    a.scale = (double)scales[0];
+    a.zero_point = zero_points[0];
+  } else {
+    a.scales = &s;
+    if (op != OCTAVO_DEQUANTIZE_BACKWARD) a.zero_points = &z;
+  }
+  CHECK(octavo_elementwise_can_implement(plan, &a) == OCTAVO_OK);
+  CHECK(octavo_elementwise_run(plan, cpu, NULL, 0, &a) == OCTAVO_OK);
+  for (i = 0; i < count; ++i) {
+    const double got = op == OCTAVO_QUANTIZE ? integers_out[i] : (double)floats_out[i];
+    if (got != expected(op, layout, i)) {
+      ++failures;
+      printf("%s [%d]: expected %g, got %g\n", octavo_plan_sku(plan), i, expected(op, layout, i),
+             got);
+    }
+  }
+  octavo_plan_destroy(plan);
+}
+
+/* ---- dynamic range
+ * ------------------------------------------------------------------------------*/
+
+static void test_dynamic_range(void) {
+  octavo_dynamic_range_desc d = {0};
+  octavo_dynamic_range_args a = {0};
+  octavo_plan* plan = NULL;
+  float x[count] = {127, -63.5F, 1, 2, 254, -2, 4, 6};
+  int8_t q[count] = {0};
+  float found[rows] = {0};
+  const int64_t slices = rows;
+  octavo_tensor in = octavo_tensor_of(x, OCTAVO_F32, 2, shape);
+  octavo_tensor out = octavo_tensor_of(q, OCTAVO_S8, 2, shape);
+  octavo_tensor s = octavo_tensor_of(found, OCTAVO_F32, 1, &slices);
+  d.struct_size = sizeof d;
+  d.scope = OCTAVO_PER_TOKEN;
+  d.rank = 2;
+  d.shape = shape;
+  d.output = OCTAVO_S8;
+  CHECK(octavo_dynamic_range_select(cpu, &d, NULL, &plan) == OCTAVO_OK);
+  CHECK(octavo_plan_slices(plan) == rows);
+  a.struct_size = sizeof a;
+  a.input = &in;
+  a.output = &out;
+  a.scales = &s;
+  CHECK(octavo_dynamic_range_can_implement(plan, &a) == OCTAVO_OK);
+  CHECK(octavo_dynamic_range_run(plan, cpu, NULL, 0, &a) == OCTAVO_OK);
+  CHECK(found[0] == 1 && found[1] == 2);
+  CHECK(q[0] == 127 && q[1] == -64 && q[4] == 127 && q[7] == 3);
+  octavo_plan_destroy(plan);
+}
+
+/* ---- linear layers
+ * ------------------------------------------------------------------------------*/
+
+enum { outputs = 3 };
+static const int64_t weight_shape[] = {outputs, cols};
+static const int64_t output_shape[] = {rows, outputs};
+static int8_t weights[outputs * cols] = {1, 2, 3, 4, -1, 0, 1, 0, 10, -10, 5, -5};
+
+static void run_linear(const octavo_linear_desc* d, octavo_linear_args* a, const double* want) {
+  octavo_plan* plan = NULL;
+  void* workspace = NULL;
+  octavo_guarantee g = {0};
+  float y[rows * outputs] = {0};
+  int32_t sums[rows * outputs] = {0};
+  octavo_tensor out = d->output == OCTAVO_S32 ? octavo_tensor_of(sums, OCTAVO_S32, 2, output_shape)
+                                              : octavo_tensor_of(y, OCTAVO_F32, 2, output_shape);
+  int i;
+  CHECK(octavo_linear_select(cpu, d, NULL, &plan) == OCTAVO_OK);
+  CHECK(octavo_workspace_create(octavo_plan_workspace_size(plan), &workspace) == OCTAVO_OK);
+  a->output = &out;
+  CHECK(octavo_linear_can_implement(plan, a) == OCTAVO_OK);
+  CHECK(octavo_linear_run(plan, cpu, workspace, octavo_plan_workspace_size(plan), a) == OCTAVO_OK);
+  for (i = 0; i < rows * outputs; ++i)
+    CHECK((d->output == OCTAVO_S32 ? sums[i] : (double)y[i]) == want[i]);
+  g.struct_size = sizeof g;
+  CHECK(octavo_plan_guarantee(plan, &g) == OCTAVO_OK);
+  CHECK(g.accumulator.is_set && g.accumulator.value == OCTAVO_S32 && g.bit_stable_everywhere);
+  octavo_workspace_destroy(workspace);
+  octavo_plan_destroy(plan);
+}
+
+/* The sums of `a` [rows, cols] and the weights, times `scale`, with a bias and ReLU. */
+static void layer(const double* a, double scale, double bias, int relu, double* y) {
+  int r, o, i;
+  for (r = 0; r < rows; ++r)
+    for (o = 0; o < outputs; ++o) {
+      double sum = 0;
+      for (i = 0; i < cols; ++i) sum += a[r * cols + i] * weights[o * cols + i];
+      sum = sum * scale + bias;
+      y[r * outputs + o] = relu && sum < 0 ? 0 : sum;
+    }
+}
+
+static void test_linear(void) {
+  octavo_tensor w = octavo_tensor_of(weights, OCTAVO_S8, 2, weight_shape);
+  int8_t q[count] = {1, 2, 3, 4, 127, -127, 0, 5};
+  float x[count] = {127, 1, 2, 3, -254, 2, 4, 6}; /* scales 1 and 2: exact */
+  double a[count], want[rows * outputs];
+  float half = 0.5F, biases[outputs] = {8, 8, 8};
+  const int64_t one = 1, three = outputs;
+  octavo_tensor in = octavo_tensor_of(q, OCTAVO_S8, 2, shape);
+  octavo_tensor fin = octavo_tensor_of(x, OCTAVO_F32, 2, shape);
+  octavo_tensor s = octavo_tensor_of(&half, OCTAVO_F32, 1, &one);
+  octavo_tensor b = octavo_tensor_of(biases, OCTAVO_F32, 1, &three);
+  octavo_packed_weight* packed = NULL;
+  octavo_linear_desc d = {0};
+  octavo_linear_args args = {0};
+  int i;
+
+  d.struct_size = sizeof d;
+  d.m = rows;
+  d.n = outputs;
+  d.k = cols;
+  d.activation = d.weight = OCTAVO_S8;
+  args.struct_size = sizeof args;
+  args.input = &in;
+  args.weight = &w;
+  for (i = 0; i < count; ++i) a[i] = q[i];
+
+  d.op = OCTAVO_QUANTIZED_MATMUL; /* the sums themselves */
+  d.output = OCTAVO_S32;
+  layer(a, 1, 0, 0, want);
+  run_linear(&d, &args, want);
+
+  d.output = OCTAVO_F32;
+  args.weight_scales = args.activation_scales = &s;
+  layer(a, 0.25, 0, 0, want);
+  run_linear(&d, &args, want);
+
+  d.op = OCTAVO_SMOOTHQUANT_LINEAR;
+  d.act_scale = 4;
+  d.epilogue = OCTAVO_BIAS | OCTAVO_RELU;
+  args.activation_scales = NULL;
+  args.bias = &b;
+  layer(a, 2, 8, 1, want);
+  run_linear(&d, &args, want);
+
+  d.op = OCTAVO_QUANTIZED_LINEAR;
+  d.activation = OCTAVO_F32;
+  d.packed_weight = 1;
+  CHECK(octavo_pack_weight(cpu, &w, &packed) == OCTAVO_OK);
+  args.input = &fin;
+  args.weight = NULL;
+  args.packed = packed;
+  for (i = 0; i < count; ++i) a[i] = (double)x[i];
+  layer(a, 0.5, 8, 1, want);
+  run_linear(&d, &args, want);
+  octavo_packed_weight_destroy(packed);
+}
+
+static void test_packed_weight(void) {
+  octavo_tensor w = octavo_tensor_of(weights, OCTAVO_S8, 2, weight_shape);
+  octavo_pack_desc d = {0};
+  octavo_pack_args a = {0};
+  octavo_packed_weight_info info = {0};
+  octavo_plan* plan = NULL;
+  octavo_packed_weight *packed = NULL, *read = NULL;
+  void* image;
+  d.struct_size = sizeof d;
+  d.n = outputs;
+  d.k = cols;
+  d.weight = OCTAVO_S8;
+  CHECK(octavo_pack_select(cpu, &d, NULL, &plan) == OCTAVO_OK);
+  CHECK(octavo_pack_make_packed(plan, &packed) == OCTAVO_OK);
+  a.struct_size = sizeof a;
+  a.weight = &w;
+  a.packed = packed;
+  CHECK(octavo_pack_can_implement(plan, &a) == OCTAVO_OK);
+  CHECK(octavo_pack_run(plan, cpu, NULL, 0, &a) == OCTAVO_OK);
+  info.struct_size = sizeof info;
+  CHECK(octavo_packed_weight_get_info(packed, &info) == OCTAVO_OK);
+  CHECK(info.n == outputs && info.k == cols && info.dtype == OCTAVO_S8);
+  image = malloc(info.serialized_bytes);
+  CHECK(octavo_packed_weight_serialize(packed, image, info.serialized_bytes) == OCTAVO_OK);
+  CHECK(octavo_packed_weight_deserialize(image, info.serialized_bytes, &read) == OCTAVO_OK);
+  octavo_packed_weight_destroy(read);
+  read = NULL;
+  CHECK(octavo_packed_weight_deserialize(image, 10, &read) == OCTAVO_INVALID_PROBLEM);
+  CHECK(read == NULL);
+  free(image);
+  octavo_packed_weight_destroy(packed);
+  octavo_plan_destroy(plan);
+}
+
+/* ---- observers
+ * ----------------------------------------------------------------------------------*/
+
+static void test_observer(octavo_op op) {
+  octavo_observer_desc d = {0};
+  octavo_observer_args a = {0};
+  octavo_calibration_options o = {0};
+  octavo_plan* plan = NULL;
+  octavo_observer_state *first = NULL, *second = NULL;
+  void* workspace = NULL;
+  size_t bytes;
+  float x[2][count] = {{1, 2, 3, 4, 5, 6, 7, 63.5F}, {-1, -2, 3, 1, 1, 1, 1, 1}};
+  octavo_tensor in = octavo_tensor_of(x[0], OCTAVO_F32, 2, shape);
+  double low = 9, high = 9, scale = 9;
+  int32_t zero = 9;
+  d.struct_size = sizeof d;
+  d.op = op;
+  CHECK(octavo_observer_select(cpu, &d, NULL, &plan) == OCTAVO_OK);
+  CHECK(octavo_observer_make_state(plan, &first) == OCTAVO_OK);
+  CHECK(octavo_observer_make_state(plan, &second) == OCTAVO_OK);
+  bytes = octavo_plan_workspace_size(plan);
+  CHECK(octavo_workspace_create(bytes, &workspace) == OCTAVO_OK);
+  a.struct_size = sizeof a;
+  a.input = &in;
+  a.state = first;
+  CHECK(octavo_observer_can_implement(plan, &a) == OCTAVO_OK);
+  CHECK(octavo_observer_run(plan, cpu, workspace, bytes, &a) == OCTAVO_OK);
+  in.data = x[1];
+  a.state = second;
+  CHECK(octavo_observer_run(plan, cpu, workspace, bytes, &a) == OCTAVO_OK);
+  CHECK(octavo_observer_state_merge(first, second) == OCTAVO_OK);
+  CHECK(octavo_observer_state_slices(first) == 1);
+  CHECK(octavo_observer_state_extremes(first, &low, &high, 1) == OCTAVO_OK);
+  CHECK(low == -2 && high == 63.5);
+  o.struct_size = sizeof o;
+  o.output = OCTAVO_S8;
+  CHECK(octavo_observer_state_calibrate(first, &o, &scale, &zero, 1) == OCTAVO_OK);
+  CHECK(scale == 0.5 && zero == 0);
+  for (o.method = OCTAVO_PERCENTILE; o.method <= OCTAVO_ENTROPY; ++o.method)
+    CHECK(octavo_observer_state_calibrate(first, &o, &scale, NULL, 1) ==
+          (op == OCTAVO_OBSERVE_HISTOGRAM ? OCTAVO_OK : OCTAVO_UNSUPPORTED));
+  CHECK(scale > 0 && scale <= 0.51);
+  octavo_workspace_destroy(workspace);
+  octavo_observer_state_destroy(first);
+  octavo_observer_state_destroy(second);
+  octavo_plan_destroy(plan);
+}
+
+/* ---- errors
+ * -------------------------------------------------------------------------------------*/
+
+static void test_errors(void) {
+  octavo_elementwise_desc d = elementwise_desc(OCTAVO_QUANTIZE, OCTAVO_PER_TENSOR);
+  octavo_plan* plan = NULL;
+  octavo_target targets[16];
+  size_t available = 0;
+  d.output = OCTAVO_F32;
+  CHECK(octavo_elementwise_select(cpu, &d, NULL, &plan) == OCTAVO_UNSUPPORTED);
+  CHECK(plan == NULL);
+  CHECK(octavo_last_error()->code == OCTAVO_UNSUPPORTED);
+  CHECK(strcmp(octavo_last_error()->argument, "output") == 0);
+  CHECK(strcmp(octavo_last_error()->message, "output: expected s8, u8, s4 or u4, got f32") == 0);
+  CHECK(octavo_elementwise_run(NULL, NULL, NULL, 0, NULL) == OCTAVO_INVALID_PROBLEM);
+  CHECK(octavo_version() == OCTAVO_VERSION);
+  CHECK(octavo_available_targets(targets, 16, &available) == OCTAVO_OK);
+  CHECK(available >= 1 && strcmp(octavo_target_name(targets[0]), "scalar") == 0);
+}
+
+int main(void) {
+  octavo_op op;
+  octavo_layout layout;
+  CHECK(octavo_stream_create(NULL, &cpu) == OCTAVO_OK);
+  for (op = OCTAVO_QUANTIZE; op <= OCTAVO_FAKE_QUANTIZE_BACKWARD; ++op)
+    for (layout = OCTAVO_PER_TENSOR; layout <= OCTAVO_PER_GROUP; ++layout)
+      test_elementwise(op, layout);
+  test_dynamic_range();
+  test_linear();
+  test_packed_weight();
+  test_observer(OCTAVO_OBSERVE_MIN_MAX);
+  test_observer(OCTAVO_OBSERVE_HISTOGRAM);
+  test_errors();
+  octavo_stream_destroy(cpu);
+  printf("%d failures\n", failures);
+  return failures == 0 ? 0 : 1;
+}
