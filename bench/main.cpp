@@ -26,7 +26,8 @@ Runs the cases whose names contain all of the words as parts, as in
   --quick       an eighth of the time for each case, and only f32 with s8
   --json FILE   write the results, for bench/report.py and bench/plot.py
   --list        name the cases instead
-Options that start with --benchmark_ are Google Benchmark's.
+Options that start with --benchmark_ are Google Benchmark's. OCTAVO_BENCH_PEER=dnnl (or torch, xnnpack,
+onnxruntime) leaves out the others: with several threads their pools get in each other's way.
 
 Columns: GB/s are bytes read and written, G/s are elements. "limit" is the time of the same loads and
 stores without arithmetic over ours (1: as fast as can be), "limit by" which stores were best at

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 namespace octavo::bench {
@@ -15,6 +16,10 @@ Peer load(const std::string& name) {
   const auto path = here / ("libpeer_" + name + ".so");
   Peer peer;
   peer.name = name;
+  if (const char* only = std::getenv("OCTAVO_BENCH_PEER"); only != nullptr && name != only) {
+    peer.why = "left out by OCTAVO_BENCH_PEER";
+    return peer;
+  }
   if (!std::filesystem::exists(path)) {
     peer.why = "not built";
     return peer;

@@ -5,7 +5,9 @@
 array([[ 0.5, -1. ]], dtype=float32)
 """
 
-from ._core import PackedWeight, Stream, __version__
+from typing import Any
+
+from ._core import PackedWeight, Statistics, Stream, __version__
 from ._error import Error, ErrorCode
 from ._functions import (
     dequantize,
@@ -28,6 +30,7 @@ __all__ = [
     "Error",
     "ErrorCode",
     "PackedWeight",
+    "Statistics",
     "Stream",
     "__version__",
     "dequantize",
@@ -45,3 +48,12 @@ __all__ = [
     "smoothquant_linear",
     "targets",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`octavo.torch`, imported when it is asked for, so that PyTorch is never needed."""
+    if name == "torch":
+        import importlib
+
+        return importlib.import_module(".torch", __name__)
+    raise AttributeError(f"module 'octavo' has no attribute '{name}'")

@@ -47,4 +47,7 @@ nb::object int_matmul(nb::handle x_q, nb::handle weight_q, nb::handle act_zero_p
                       nb::handle weight_zero_point, nb::handle out, nb::handle stream);
 PackedWeight pack_weight(nb::handle weight_q);
 
+/// Adds Statistics and the functions of smoothing.
+void define_offline(nb::module_& m);
+
 }  // namespace octavo::python

@@ -149,6 +149,7 @@ NB_MODULE(_core, m) {
   define(m, "quantized_matmul", &quantized_matmul);
   define(m, "int_matmul", &int_matmul);
   define(m, "pack", &pack_weight);
+  define_offline(m);
   m.def("targets", &target_names);
   m.def("cpu_name", &cpu_name);
   m.def("default_threads", [] { return parse_stream(nb::none()).threads(); });

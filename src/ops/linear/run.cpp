@@ -209,7 +209,12 @@ class Run {
     C row_scale[block_rows];
     std::int32_t row_zero[block_rows];
     std::int32_t row_terms[block_rows];
-    const std::uint32_t ran = bit(dot_.run(dot_call(group, row, rows, sums)));
+    std::uint32_t ran = 0;
+    if (p_.k == 0) {  // (of no bytes, pointers may be null)
+      std::fill_n(sums, rows * group_columns, 0);
+    } else {
+      ran = bit(dot_.run(dot_call(group, row, rows, sums)));
+    }
     EpilogueCall<C> call;
     call.rows = rows;
     call.columns = group.columns;
@@ -330,7 +335,7 @@ void run_linear(const Stream& stream, const LinearProblem& p, const LinearOperan
   };
   const double elements = static_cast<double>(rows) * static_cast<double>(p.k);
   if (activations.prepares()) {
-    const auto parts = static_cast<int>(std::min(rows, parts_for(8.0 * elements)));
+    const auto parts = static_cast<int>(std::min(rows, parts_for(16.0 * elements)));
     parallel(stream, parts, [&](int part) {
       activations.prepare(rows * part / parts, rows * (part + 1) / parts);
     });

@@ -1,0 +1,144 @@
+"""Linear layers in 8 bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import _core, _functions
+from .._error import Error, ErrorCode
+
+
+class _Int8Linear(torch.nn.Module):
+    """What the layers below share: int8 weights with a scale per output channel, and a bias."""
+
+    weight_q: torch.Tensor
+    weight_scale: torch.Tensor
+    bias: torch.Tensor | None
+
+    def __init__(
+        self, weight_q: torch.Tensor, weight_scale: torch.Tensor, bias: torch.Tensor | None
+    ) -> None:
+        super().__init__()
+        self.register_buffer("weight_q", weight_q)
+        self.register_buffer("weight_scale", weight_scale)
+        self.register_buffer("bias", bias)
+        self._packed: tuple[Any, _core.PackedWeight] | None = None
+
+    @property
+    def out_features(self) -> int:
+        return self.weight_q.shape[0]
+
+    @property
+    def in_features(self) -> int:
+        return self.weight_q.shape[1]
+
+    @staticmethod
+    def _quantized(linear: torch.nn.Linear) -> tuple[torch.Tensor, ...]:
+        weight = linear.weight.detach()
+        q, scale, _ = _functions.quantize_dynamic(weight.contiguous())
+        bias = None if linear.bias is None else linear.bias.detach().clone()
+        return q, scale, bias
+
+    def _weight(self) -> _core.PackedWeight:
+        """The weights, packed once for as long as the buffer is the same and is not written."""
+        key = (self.weight_q.data_ptr(), self.weight_q._version)
+        if self._packed is None or self._packed[0] != key:
+            self._packed = (key, _functions.pack(self.weight_q))
+        return self._packed[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__() if hasattr(super(), "__getstate__") else self.__dict__
+        return {**state, "_packed": None}
+
+    @staticmethod
+    def _input(x: torch.Tensor) -> torch.Tensor:
+        if x.requires_grad and torch.is_grad_enabled():
+            raise Error(
+                ErrorCode.invalid_problem,
+                "x: expected a tensor without gradient, got one that requires it; quantized layers "
+                "are for inference, call them under torch.no_grad() or torch.inference_mode()",
+                "x",
+            )
+        return x.detach()
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class QuantizedLinear(_Int8Linear):
+    """A linear layer whose input is quantized row by row on the fly (W8A8, dynamic).
+
+    >>> float_layer = torch.nn.Linear(4, 2)
+    >>> octavo.torch.QuantizedLinear.from_float(float_layer)
+    QuantizedLinear(in_features=4, out_features=2, bias=True, mode=symmetric)
+    """
+
+    def __init__(
+        self,
+        weight_q: torch.Tensor,
+        weight_scale: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        *,
+        mode: str = "symmetric",
+    ) -> None:
+        super().__init__(weight_q, weight_scale, bias)
+        self.mode = mode
+
+    @classmethod
+    def from_float(cls, linear: torch.nn.Linear, *, mode: str = "symmetric") -> QuantizedLinear:
+        """From a float layer, with a scale for each output channel."""
+        return cls(*cls._quantized(linear), mode=mode)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return _functions.linear(
+            self._input(x), self._weight(), self.weight_scale, self.bias, mode=self.mode
+        )
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, mode={self.mode}"
+
+
+class SmoothQuantLinear(_Int8Linear):
+    """A linear layer whose input is quantized with one scale that calibration found (W8A8, static).
+
+    >>> layer = octavo.torch.SmoothQuantLinear.from_float(torch.nn.Linear(4, 2), act_scale=0.05)
+    >>> layer(torch.ones(3, 4)).shape
+    torch.Size([3, 2])
+    """
+
+    def __init__(
+        self,
+        weight_q: torch.Tensor,
+        weight_scale: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        *,
+        act_scale: float,
+    ) -> None:
+        super().__init__(weight_q, weight_scale, bias)
+        self.register_buffer("act_scale", torch.tensor(float(act_scale), dtype=torch.float32))
+
+    @classmethod
+    def from_float(cls, linear: torch.nn.Linear, *, act_scale: float) -> SmoothQuantLinear:
+        """From a float layer and the scale of its input: the largest magnitude seen, over 127."""
+        return cls(*cls._quantized(linear), act_scale=act_scale)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = float(self.act_scale)
+        x_q = _functions.quantize(self._input(x), scale)
+        out_dtype = {
+            torch.float32: "f32",
+            torch.float64: "f64",
+            torch.float16: "f16",
+            torch.bfloat16: "bf16",
+        }[x.dtype]
+        return _functions.smoothquant_linear(
+            x_q, scale, self._weight(), self.weight_scale, self.bias, out_dtype=out_dtype
+        )
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, act_scale={float(self.act_scale):.6g}"

@@ -1,0 +1,200 @@
+// Statistics and smoothing: the code of the offline command, for PyTorch models.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+
+#include "functions.hpp"
+#include "octavo/smooth.hpp"
+#include "octavo/statistics.hpp"
+
+namespace octavo::python {
+namespace {
+
+std::string text_of(nb::handle value, const char* argument) {
+  const nb::object path = nb::steal(PyOS_FSPath(value.ptr()));
+  if (!path.is_valid() || PyUnicode_Check(path.ptr()) == 0) {
+    PyErr_Clear();
+    unsupported(argument, fmt::format("expected a string, got {}", Py_TYPE(value.ptr())->tp_name));
+  }
+  return nb::str(path).c_str();
+}
+
+template <class T>
+nb::object numpy_of(const std::vector<T>& values, const Shape& shape, const char* dtype) {
+  nb::object array =
+      nb::module_::import_("numpy").attr("empty")(static_cast<std::int64_t>(values.size()), dtype);
+  const Array view(array, "array", true);
+  if (!values.empty()) std::memcpy(view.data, values.data(), values.size() * sizeof(T));
+  if (shape.rank() == 2) return array.attr("reshape")(shape[0], shape[1]);
+  return array;
+}
+
+void check(const Status& status) {
+  if (!status) throw Refused(status.error());
+}
+
+Statistics make_statistics(nb::handle sample_rows, nb::handle histogram_bits) {
+  StatisticsOptions options;
+  options.sample_rows = parse_integer(sample_rows, "sample_rows").value_or(0);
+  options.histogram_bits = parse_int32(histogram_bits, "histogram_bits").value_or(-1);
+  return Statistics(options);
+}
+
+void update(Statistics& self, nb::handle layer, nb::handle rows) {
+  const std::string name = text_of(layer, "layer");
+  const Array array(rows, "rows");
+  const TensorRef ref = array.ref();
+  const Stream& stream = parse_stream(nb::none());
+  Status status;
+  {
+    const nb::gil_scoped_release release;
+    status = self.update(stream, name, ref);
+  }
+  check(status);
+}
+
+nb::object layer_of(const Statistics& self, nb::handle layer) {
+  const LayerStatistics* const found = self.find(text_of(layer, "layer"));
+  if (found == nullptr) return nb::none();
+  nb::dict result;
+  result["count"] = found->count();
+  result["absmax"] = numpy_of(found->absmax(), {}, "float32");
+  result["min"] = numpy_of(found->min(), {}, "float32");
+  result["max"] = numpy_of(found->max(), {}, "float32");
+  result["histogram"] = numpy_of(found->histogram(), {}, "int64");
+  result["sample"] =
+      numpy_of(found->sample(), {found->sample_count(), found->channels()}, "float32");
+  return result;
+}
+
+// Weights of the layers that share an input, seen as tensors.
+struct Weights {
+  explicit Weights(nb::handle list, bool writes) {
+    if (PySequence_Check(list.ptr()) == 0)
+      unsupported("weights",
+                  fmt::format("expected a list of arrays, got {}", Py_TYPE(list.ptr())->tp_name));
+    for (const nb::handle& item : nb::list(nb::borrow(list))) {
+      arrays.emplace_back(item, "weights", writes);
+      refs.push_back(arrays.back().ref());
+      muts.push_back(arrays.back().mut());
+    }
+  }
+  std::vector<Array> arrays;
+  std::vector<TensorRef> refs;
+  std::vector<TensorMut> muts;
+};
+
+std::vector<float> floats_of(nb::handle values, const char* argument) {
+  const Array array(values, argument);
+  if (array.rank() != 1)
+    invalid(argument, fmt::format("expected one dimension, got shape {}", to_string(array.shape)));
+  std::vector<float> result(static_cast<std::size_t>(array.numel()));
+  for (std::size_t i = 0; i < result.size(); ++i)
+    result[i] = static_cast<float>(array.as_double(static_cast<std::int64_t>(i)));
+  return result;
+}
+
+nb::object scales(nb::handle weights, nb::handle absmax, nb::handle alpha) {
+  const Weights w(weights, false);
+  const std::vector<float> a = floats_of(absmax, "absmax");
+  const auto found =
+      smoothing_scales(parse_stream(nb::none()), w.refs, a, parse_number(alpha, "alpha"));
+  if (!found) throw Refused(found.error());
+  return numpy_of(*found, {}, "float32");
+}
+
+void apply(nb::handle norm_weight, nb::handle norm_bias, nb::handle weights, nb::handle s) {
+  const Array norm(norm_weight, "norm_weight", true);
+  std::optional<Array> bias;
+  if (!norm_bias.is_none()) bias.emplace(norm_bias, "norm_bias", true);
+  const Weights w(weights, true);
+  const std::vector<float> values = floats_of(s, "scales");
+  check(smooth(parse_stream(nb::none()), {.norm_weight = norm.mut(),
+                                          .norm_bias = bias ? bias->mut() : TensorMut(),
+                                          .weights = w.muts,
+                                          .scales = values}));
+}
+
+nb::tuple find_alpha(nb::handle weights, nb::handle absmax, nb::handle rows, nb::handle scheme) {
+  const Weights w(weights, false);
+  const std::vector<float> a = floats_of(absmax, "absmax");
+  const Array sample(rows, "rows");
+  const auto wanted = parse_scheme(text_of(scheme, "scheme"));
+  if (!wanted) throw Refused(wanted.error());
+  const auto found =
+      search_alpha(parse_stream(nb::none()),
+                   {.weights = w.refs, .absmax = a, .rows = sample.ref(), .scheme = *wanted});
+  if (!found) throw Refused(found.error());
+  return nb::make_tuple(found->alpha, found->error, found->errors);
+}
+
+nb::dict pairs_of(const std::vector<std::string>& tensors, const std::string& model_type,
+                  bool norm_feeds_residual) {
+  const SmoothingPairs found = smoothing_pairs(tensors, {model_type, norm_feeds_residual});
+  nb::list pairs;
+  for (const SmoothingPair& pair : found.pairs)
+    pairs.append(nb::make_tuple(pair.norm, pair.linears));
+  nb::dict result;
+  result["architecture"] = found.architecture;
+  result["pairs"] = pairs;
+  result["note"] = found.note;
+  return result;
+}
+
+}  // namespace
+
+void define_offline(nb::module_& m) {
+  nb::class_<Statistics>(m, "Statistics",
+                         "What the inputs of linear layers looked like: extremes of each channel, "
+                         "and, if asked for, a histogram and sampled rows. In fixed memory, the "
+                         "same bytes in any order of batches.")
+      .def(
+          "__init__",
+          [](Statistics* self, nb::handle sample_rows, nb::handle histogram_bits) {
+            new (self) Statistics(make_statistics(sample_rows, histogram_bits));
+          },
+          nb::arg("sample_rows").none() = 0, nb::arg("histogram_bits").none() = nb::none(),
+          nb::sig("def __init__(self, sample_rows: int = 0, histogram_bits: int | None = None) -> "
+                  "None"))
+      .def("update", &update, nb::arg("layer").none(), nb::arg("rows").none(),
+           "Adds rows [..., channels] that went into a layer.",
+           nb::sig("def update(self, layer: str, rows: object) -> None"))
+      .def(
+          "merge", [](Statistics& self, const Statistics& other) { check(self.merge(other)); },
+          nb::arg("other"), "Adds what another one saw.")
+      .def(
+          "write",
+          [](const Statistics& self, nb::handle path) { check(self.write(text_of(path, "path"))); },
+          nb::arg("path").none(), "Writes the safetensors file that the command reads.",
+          nb::sig("def write(self, path: object) -> None"))
+      .def_static(
+          "read",
+          [](nb::handle path) {
+            const Result<Statistics> found = Statistics::read(text_of(path, "path"));
+            if (!found) throw Refused(found.error());
+            return *found;
+          },
+          nb::arg("path").none(), "Reads one back.",
+          nb::sig("def read(path: object) -> Statistics"))
+      .def(
+          "layers",
+          [](const Statistics& self) {
+            std::vector<std::string> names;
+            for (const auto& [name, layer] : self.layers()) names.push_back(name);
+            return names;
+          },
+          "The names of all layers.")
+      .def("layer", &layer_of, nb::arg("layer").none(),
+           "What a layer saw, as NumPy arrays; None if it is not known.",
+           nb::sig("def layer(self, layer: str) -> dict[str, object] | None"));
+  m.def("smoothing_scales", &scales, nb::arg("weights"), nb::arg("absmax"), nb::arg("alpha"));
+  m.def("smooth", &apply, nb::arg("norm_weight"), nb::arg("norm_bias").none(), nb::arg("weights"),
+        nb::arg("scales"));
+  m.def("search_alpha", &find_alpha, nb::arg("weights"), nb::arg("absmax"), nb::arg("rows"),
+        nb::arg("scheme") = "w8a8-dynamic");
+  m.def("smoothing_pairs", &pairs_of, nb::arg("tensors"), nb::arg("model_type") = "",
+        nb::arg("norm_feeds_residual") = false);
+}
+
+}  // namespace octavo::python
