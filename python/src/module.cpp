@@ -88,7 +88,7 @@ void raise(const Refused& refused) {
 
 NB_MODULE(_core, m) {
   using namespace octavo::python;
-  m.attr("__version__") = OCTAVO_VERSION;
+  m.attr("__version__") = OCTAVO_MODULE_VERSION;
   m.doc() = "The compiled part of octavo; use the functions of the package.";
   nb::register_exception_translator([](const std::exception_ptr& p, void* /*payload*/) {
     try {
