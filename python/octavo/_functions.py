@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 from . import _core
 from ._core import PackedWeight, Stream
 
 # NumPy arrays, PyTorch tensors, and anything that speaks DLPack.
 Array = Any
-Number = Union[float, int, Array]
+Number = Any  # one, or an array of them
 Profile = Literal["torch", "onnx"]
 Integer = Literal["s8", "u8", "s4", "u4"]
 Float = Literal["f32", "f64", "f16", "bf16"]
