@@ -171,12 +171,19 @@ TEST(DynamicRangeRefusals, Arguments) {
 TEST(DynamicRangeGuard, NoByteOutside) {
   DynamicGuardPlan guard;
   if (slow_machine()) guard = {.max_length = 70, .step = 7, .offsets = {0, 12}};
-  for (const Target target : tested_targets())
+  std::string skipped;
+  for (const Target target : tested_targets()) {
+    if (!no_guard_tests(target).empty()) {
+      skipped = no_guard_tests(target);
+      continue;
+    }
     for (const RangeMode mode : all_modes)
       for (const auto& [element, integer] : mixed_types)
         if (is_offered(mode, integer)) {
           EXPECT_EQ(check_dynamic_guards(target, mode, element, integer, guard), "");
         }
+  }
+  if (!skipped.empty()) GTEST_SKIP() << skipped;
 }
 
 }  // namespace

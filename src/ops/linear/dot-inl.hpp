@@ -97,7 +97,8 @@ Target dot(const DotCall& call) {
         __builtin_prefetch(call.ahead + panel * call.panel_bytes + line * 64, 0, 2);
   }
   const std::int64_t columns = call.panels * panel_columns;
-  const bool tall = call.rows > E::rows && call.rows <= E::tall_rows;
+  bool tall = false;
+  if constexpr (E::tall_rows > 0) tall = call.rows > E::rows && call.rows <= E::tall_rows;
   const std::int64_t wide = (tall ? E::tall_vectors : E::vectors) * E::columns;
   for (std::int64_t column = 0; column < columns; column += wide) {
     const std::int64_t left = columns - column;

@@ -14,6 +14,7 @@ class LinearGuard : public ::testing::TestWithParam<Target> {
     if (!is_available(GetParam())) GTEST_SKIP() << "this CPU lacks " << name(GetParam());
     if (octavo::detail::dot_kernel_of(GetParam()) == nullptr)
       GTEST_SKIP() << name(GetParam()) << " has no dot product of its own";
+    if (const std::string why = no_guard_tests(GetParam()); !why.empty()) GTEST_SKIP() << why;
   }
 };
 INSTANTIATE_TEST_SUITE_P(All, LinearGuard, ::testing::ValuesIn(machine_targets),
