@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "octavo/tensor.hpp"
@@ -67,12 +68,15 @@ class Array {
   void from_buffer(bool writes);
   void from_torch(bool writes);
   void from_dlpack(bool writes);
+  void check_rank(std::int64_t rank) const;
   [[nodiscard]] const unsigned char* at(std::int64_t i) const;
 
   std::shared_ptr<void> keep_;  // a buffer, or a DLPack tensor
 };
 
 [[nodiscard]] const char* name(Held held);
+[[nodiscard]] std::int64_t bytes_of(Held held);
+[[nodiscard]] std::string class_name(nb::handle object);
 
 /// A new array of the maker's, contiguous. Packed types are bytes with two to each, row by row.
 [[nodiscard]] nb::object make_array(Maker maker, const Shape& shape, DType dtype);
