@@ -25,6 +25,14 @@ std::int64_t bytes_of(Held held) { return held_bytes[static_cast<std::size_t>(he
 
 std::string class_name(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
+std::string str_of(const nb::object& object) {
+  const nb::object text = nb::steal(PyObject_Str(object.ptr()));
+  const char* const bytes = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
+  if (bytes != nullptr) return bytes;
+  PyErr_Clear();
+  return class_name(object);
+}
+
 Array::Array(nb::handle given, const char* name, bool writes)
     : argument(name),
       object(nb::borrow(given)) {
@@ -69,10 +77,31 @@ bool Array::is_contiguous() const {
 
 Array Array::contiguous() const {
   if (maker == Maker::torch) return Array(object.attr("contiguous")(), argument);
-  const nb::object np = nb::module_::import_("numpy");
-  if (is_ml_dtypes || PyObject_CheckBuffer(object.ptr()) != 0)
-    return Array(np.attr("ascontiguousarray")(object), argument);
-  return Array(np.attr("ascontiguousarray")(np.attr("from_dlpack")(object)), argument);
+  if (PyObject_CheckBuffer(object.ptr()) != 0)
+    return Array(nb::module_::import_("numpy").attr("ascontiguousarray")(object), argument);
+  // NumPy would not take every type of DLPack.
+  Array copy = *this;
+  const std::int64_t count = numel();
+  const std::int64_t bytes = bytes_of(held);
+  auto memory = std::make_shared<std::vector<std::uint64_t>>((count * bytes + 7) / 8);
+  copy.data = memory->data();
+  for (std::int64_t i = 0; i < count; ++i)
+    std::memcpy(static_cast<unsigned char*>(copy.data) + i * bytes, at(i),
+                static_cast<std::size_t>(bytes));
+  copy.strides = contiguous_strides(shape, DType::s8);
+  copy.keep_ = std::move(memory);
+  return copy;
+}
+
+std::pair<std::uintptr_t, std::uintptr_t> Array::extent() const {
+  auto begin = reinterpret_cast<std::uintptr_t>(data);
+  auto end = begin;
+  for (int i = 0; i < rank(); ++i) {
+    if (shape[i] == 0) return {begin, begin};
+    const std::int64_t reach = (shape[i] - 1) * strides[i] * bytes_of(held);
+    (reach < 0 ? begin : end) += static_cast<std::uintptr_t>(reach);
+  }
+  return {begin, end + static_cast<std::uintptr_t>(bytes_of(held))};
 }
 
 const unsigned char* Array::at(std::int64_t i) const {

@@ -60,7 +60,7 @@ void Array::from_buffer(bool writes) {
     PyErr_Clear();
     // NumPy has no buffers of types that are not its own.
     std::string type = "its type";
-    if (nb::hasattr(object, "dtype")) type = nb::str(object.attr("dtype")).c_str();
+    if (nb::hasattr(object, "dtype")) type = str_of(object.attr("dtype"));
     bfloat = type == "bfloat16";
     if (bfloat) source = object.attr("view")("uint16");
     if (!bfloat || PyObject_GetBuffer(source.ptr(), buffer.get(), flags) != 0) {

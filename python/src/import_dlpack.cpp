@@ -68,14 +68,18 @@ void Array::from_dlpack(bool writes) {
   nb::object capsule;
   try {
     const nb::object device = object.attr("__dlpack_device__")();
-    if (nb::cast<std::int64_t>(device[0]) != dl_cpu)
+    if (nb::int_(device[0]).equal(nb::int_(dl_cpu)) == false)
       unsupported(argument, fmt::format("expected an array on the CPU, got {} elsewhere",
                                         class_name(object)));
     capsule = object.attr("__dlpack__")();
   } catch (nb::python_error& e) {
+    if (!e.matches(PyExc_Exception)) throw;
     unsupported(argument, fmt::format("expected an array that DLPack can hand over, got {}: {}",
-                                      class_name(object), e.what()));
+                                      class_name(object), str_of(nb::borrow(e.value()))));
   }
+  if (PyCapsule_CheckExact(capsule.ptr()) == 0)
+    unsupported(argument, fmt::format("expected a DLPack capsule, got {} from {}",
+                                      class_name(capsule), class_name(object)));
   auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
   if (managed == nullptr) {
     PyErr_Clear();

@@ -11,8 +11,12 @@
 namespace octavo::python {
 namespace {
 
+// (Not the initialiser of a static: an import may hand the GIL to a thread that then waits for that
+// initialiser, for ever.)
 nb::handle numpy_empty() {
-  static const nb::handle empty = nb::object(nb::module_::import_("numpy").attr("empty")).release();
+  static PyObject* empty = nullptr;
+  if (empty == nullptr)
+    empty = nb::object(nb::module_::import_("numpy").attr("empty")).release().ptr();
   return empty;
 }
 
@@ -60,16 +64,20 @@ nb::object make_array(Maker maker, const Shape& shape, DType dtype) {
 
 Output::Output(nb::handle out, Maker maker, const Shape& shape, DType dtype) {
   array_.emplace(out.is_none() ? make_array(maker, shape, dtype) : nb::borrow(out), "out", true);
+  const auto expect_shape = [&](const Shape& expected, const char* why) {
+    if (!(array_->shape == expected))
+      invalid("out", fmt::format("expected shape {}{}, got {}", to_string(expected), why,
+                                 to_string(array_->shape)));
+  };
   if (!is_packed(dtype)) {
+    expect_shape(shape, "");
     tensor_ = {array_->data, array_->dtype(), array_->shape, array_->strides};
     return;
   }
   if (array_->held != Held::u8)
     unsupported("out", fmt::format("expected uint8, which {} is held in two to a byte, got {}",
                                    octavo::name(dtype), name(array_->held)));
-  if (!(array_->shape == stored_shape(shape, dtype)))
-    invalid("out", fmt::format("expected shape {} (two values to a byte), got {}",
-                               to_string(stored_shape(shape, dtype)), to_string(array_->shape)));
+  expect_shape(stored_shape(shape, dtype), " (two values to a byte)");
   Shape strides = array_->strides;
   const int last = strides.rank() - 1;
   if (last >= 0 && array_->shape[last] > 1 && strides[last] != 1)

@@ -13,6 +13,7 @@ struct Torch {
   nb::object tensor;
   nb::object empty;
   nb::object is_grad_enabled;
+  nb::object strided;
   std::vector<std::pair<nb::object, Held>> dtypes;
 
   [[nodiscard]] nb::handle dtype(Held held) const {
@@ -36,6 +37,7 @@ const Torch* torch() {
   made->tensor = module.attr("Tensor");
   made->empty = module.attr("empty");
   made->is_grad_enabled = module.attr("is_grad_enabled");
+  made->strided = module.attr("strided");
   for (const Held held : {Held::f32, Held::f64, Held::f16, Held::bf16, Held::s8, Held::u8,
                           Held::s32, Held::s16, Held::s64, Held::boolean})
     made->dtypes.emplace_back(module.attr(python::name(held)), held);
@@ -47,7 +49,10 @@ const Torch* torch() {
 
 bool is_tensor(nb::handle object) {
   const Torch* const t = torch();
-  return t != nullptr && PyObject_IsInstance(object.ptr(), t->tensor.ptr()) == 1;
+  if (t == nullptr) return false;
+  const int is = PyObject_IsInstance(object.ptr(), t->tensor.ptr());
+  if (is < 0) PyErr_Clear();
+  return is == 1;
 }
 
 nb::object empty_tensor(const nb::object& sizes, Held held) {
@@ -61,27 +66,35 @@ void Array::from_torch(bool /*writes*/) {
   const nb::object dtype = object.attr("dtype");
   bool known = false;
   for (const auto& [candidate, h] : t.dtypes)
-    if (candidate.ptr() == dtype.ptr()) {
+    if (candidate.is(dtype)) {
       held = h;
       known = true;
+      break;
     }
   if (!known)
-    unsupported(argument, fmt::format("expected floats or integers, got a tensor of {}",
-                                      nb::str(dtype).c_str()));
-  if (!nb::cast<bool>(object.attr("is_cpu")) && nb::str(object.attr("device")).c_str() != nullptr)
+    unsupported(argument,
+                fmt::format("expected floats or integers, got a tensor of {}", str_of(dtype)));
+  if (!nb::cast<bool>(object.attr("is_cpu")))
     unsupported(argument, fmt::format("expected a tensor on the CPU, got one on {}",
-                                      nb::str(object.attr("device")).c_str()));
+                                      str_of(object.attr("device"))));
   if (nb::cast<bool>(object.attr("requires_grad")) && nb::cast<bool>(t.is_grad_enabled()))
     invalid(argument,
             "expected a tensor without gradient, got one that requires it; use octavo.torch, or "
             "call detach()");
-  if (nb::cast<bool>(object.attr("is_sparse")))
-    unsupported(argument, "expected a dense tensor, got a sparse one");
+  if (const nb::object layout = object.attr("layout"); !layout.is(t.strided))
+    unsupported(argument,
+                fmt::format("expected a dense tensor, got one of layout {}", str_of(layout)));
   if (nb::cast<bool>(object.attr("is_neg")()))
     unsupported(argument,
                 "expected a tensor as it lies in memory, got one that is negated when "
                 "read; call resolve_neg()");
-  data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(object.attr("data_ptr")()));
+  try {
+    data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(object.attr("data_ptr")()));
+  } catch (nb::python_error& e) {
+    if (!e.matches(PyExc_Exception)) throw;
+    unsupported(argument, fmt::format("expected a tensor in memory, got {} without: {}",
+                                      class_name(object), str_of(nb::borrow(e.value()))));
+  }
   const nb::object sizes = object.attr("shape");
   const nb::object steps = object.attr("stride")();
   const auto rank = static_cast<int>(PyTuple_GET_SIZE(sizes.ptr()));
