@@ -278,6 +278,10 @@ nb::tuple quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::
       invalid(argument, fmt::format("expected none with scope '{}' (it belongs to '{}'), got one",
                                     wanted, with));
   };
+  if (input.rank() == 0 && (wanted == "token" || wanted == "group"))
+    invalid("x", fmt::format("expected at least one dimension with scope '{}', got a scalar; use "
+                             "scope 'tensor'",
+                             wanted));
   Granularity g;
   if (wanted == "tensor") {
     only(!axis.is_none(), "axis", "channel");

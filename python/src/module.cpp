@@ -137,10 +137,10 @@ NB_MODULE(_core, m) {
       .def_static("deserialize", &deserialized, nb::arg("image").none(),
                   "Reads an image back; refuses a damaged one.",
                   nb::sig("def deserialize(image: bytes) -> PackedWeight"))
-      .def("__reduce__",
-           [](nb::handle self) {
-             return nb::make_tuple(self.type().attr("deserialize"),
-                                   nb::make_tuple(self.attr("serialize")()));
+      .def("__getstate__", &serialized)
+      .def("__setstate__",
+           [](octavo::PackedWeight& self, const nb::bytes& image) {
+             new (&self) octavo::PackedWeight(deserialized(image));
            })
       .def("__repr__", [](const octavo::PackedWeight& w) {
         return fmt::format("PackedWeight(shape=({}, {}), dtype='{}')", w.n(), w.k(),
