@@ -56,7 +56,7 @@ def spread(parameter, shape, axis=None, group_size=None):
 
 
 def _level(x, scale, zero_point, profile):
-    """rint(v) + zp: integers, exact (magnitudes beyond 2^40 are cut to that), and where x is NaN."""
+    """rint(v) + zp as exact integers (v is cut to 2^40 first), and where x is NaN."""
     c = compute_type(x.dtype)
     with np.errstate(all="ignore"):
         s = np.asarray(scale).astype(c)

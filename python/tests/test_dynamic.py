@@ -1,4 +1,4 @@
-"""quantize_dynamic: scales, zero points and integers, to the bit, in the shapes dequantize takes."""
+"""quantize_dynamic: all of its results, to the bit, in the shapes that dequantize takes."""
 
 import numpy as np
 import octavo

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from oracles import FLOATS, RANGES, assert_bits
 
 BYTES = {"s8": np.int8, "u8": np.uint8}
+# (The arithmetic is the same on any stream; threads that wait for each other take time.)
+ONE = octavo.Stream(threads=1)
 SIZES = st.sampled_from([0, 1, 2, 3, 7, 16, 33])
 
 
@@ -99,7 +101,7 @@ def test_smoothquant_linear(p, integer, out):
         lay_out(a, p["layout"]), 0.013, given_weight(p), p["scale"], p["bias"],
         act_zero_point=zero, residual=residual, relu=p["relu"], out_dtype=out,
         out_scale=0.7 if quantized else None, out_zero_point=3 if quantized else 0,
-        profile=p["profile"],
+        profile=p["profile"], stream=ONE,
     )  # fmt: skip
     out_quant = (0.7, 3, p["profile"]) if quantized else None
     expected = epilogue(p, sums(p, a, zero), 0.013, residual, out, out == "f64", out_quant)
@@ -119,7 +121,8 @@ def test_quantized_matmul(p, integer, out, per_row):
     y = octavo.quantized_matmul(
         lay_out(a, p["layout"]), given_weight(p), act_scale=act_scale, weight_scale=p["scale"],
         act_zero_point=zero_a, weight_zero_point=zero_w, bias=p["bias"], residual=residual,
-        relu=p["relu"], out_dtype=out, out_scale=0.5 if quantized else None, profile=p["profile"],
+        relu=p["relu"], out_dtype=out, out_scale=0.5 if quantized else None,
+        profile=p["profile"], stream=ONE,
     )  # fmt: skip
     za = np.asarray(zero_a).reshape(-1, 1) if per_row else 0
     zw = zero_w[:, None] if per_row else 5
@@ -132,7 +135,7 @@ def test_quantized_matmul(p, integer, out, per_row):
 @given(problems(), st.sampled_from(["s8", "u8"]))
 def test_int_matmul(p, integer):
     a = integers(p["rng"], (*p["rows"], p["k"]), integer)
-    y = octavo.int_matmul(lay_out(a, p["layout"]), given_weight(p), act_zero_point=7)
+    y = octavo.int_matmul(lay_out(a, p["layout"]), given_weight(p), act_zero_point=7, stream=ONE)
     assert_bits(y, sums(p, a, 7).astype(np.int32).reshape(*p["rows"], p["n"]))
 
 
