@@ -330,12 +330,11 @@ def info() -> dict[str, Any]:
     >>> octavo.info()["backends"]
     ['cpu']
     """
-    found = targets()
     return {
         "version": _core.__version__,
         "cpu": _core.cpu_name(),
-        "targets": found,
-        "target": found[-1],
+        "targets": targets(),
+        "target": _core.best_target(),
         "threads": _core.default_threads(),
         "backends": ["cpu"],
     }

@@ -5,30 +5,31 @@
 #include <limits>
 
 namespace octavo::python {
-namespace {
+
+std::string_view text_of(nb::handle value) {
+  if (PyUnicode_Check(value.ptr()) == 0) return {};
+  // (Null for a lone surrogate, which no encoding has.)
+  const char* text = PyUnicode_AsUTF8(value.ptr());
+  if (text != nullptr) return text;
+  PyErr_Clear();
+  return {};
+}
 
 std::string describe(nb::handle value) {
-  try {
-    return nb::repr(value).c_str();
-  } catch (nb::python_error&) {
-    return Py_TYPE(value.ptr())->tp_name;
-  }
+  const nb::object repr = nb::steal(PyObject_Repr(value.ptr()));
+  if (!repr.is_valid()) PyErr_Clear();
+  const std::string_view text = repr.is_valid() ? text_of(repr) : std::string_view();
+  return text.empty() ? class_name(value) : std::string(text);
 }
 
-// The text of a string, or null.
-const char* text_of(nb::handle value) {
-  if (!PyUnicode_Check(value.ptr())) return nullptr;
-  const char* text = PyUnicode_AsUTF8(value.ptr());
-  if (text == nullptr) PyErr_Clear();
-  return text;
-}
+namespace {
 
 template <class T, std::size_t n>
 T parse_name(nb::handle value, const char* argument,
              const std::array<std::pair<std::string_view, T>, n>& names, const char* expected) {
-  if (const char* text = text_of(value))
-    for (const auto& [known, result] : names)
-      if (known == text) return result;
+  const std::string_view text = text_of(value);
+  for (const auto& [known, result] : names)
+    if (known == text) return result;
   unsupported(argument, fmt::format("expected {}, got {}", expected, describe(value)));
 }
 
@@ -141,9 +142,9 @@ Granularity parse_granularity(const Shape& shape, nb::handle axis, nb::handle gr
     return g;
   }
   if (axis.is_none()) return g;
-  if (const char* text = text_of(axis)) {
-    if (std::string_view(text) != "token")
-      invalid("axis", fmt::format("expected None, an integer or 'token', got '{}'", text));
+  if (PyUnicode_Check(axis.ptr()) != 0) {
+    if (text_of(axis) != "token")
+      invalid("axis", fmt::format("expected None, an integer or 'token', got {}", describe(axis)));
     g.layout = Layout::per_token;
     without_last("axis");
     return g;
@@ -191,6 +192,18 @@ Numbers::Numbers(nb::handle value, const char* argument, bool integers)
   if (integers && PyFloat_Check(value.ptr()) != 0)
     unsupported(argument, fmt::format("expected integers, got {}", describe(value)));
   nb::object object = nb::borrow(value);
+  // Numbers that are no arrays, such as the scalars of ml_dtypes.
+  if (!integers && PyObject_CheckBuffer(value.ptr()) == 0 && !nb::hasattr(value, "__dlpack__") &&
+      nb::hasattr(value, "__float__")) {
+    object = nb::steal(PyNumber_Float(value.ptr()));
+    if (object.is_valid()) {
+      single_ = true;
+      value_ = PyFloat_AS_DOUBLE(object.ptr());
+      return;
+    }
+    PyErr_Clear();
+    object = nb::borrow(value);
+  }
   if (PyList_Check(value.ptr()) != 0 || PyTuple_Check(value.ptr()) != 0) {
     try {
       object = nb::module_::import_("numpy").attr("asarray")(value);

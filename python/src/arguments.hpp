@@ -18,6 +18,11 @@
 
 namespace octavo::python {
 
+/// For messages: its repr, if it has one.
+[[nodiscard]] std::string describe(nb::handle value);
+/// The text of a string; empty for anything else.
+[[nodiscard]] std::string_view text_of(nb::handle value);
+
 [[nodiscard]] DType parse_dtype(nb::handle value, const char* argument);
 [[nodiscard]] Profile parse_profile(nb::handle value);
 [[nodiscard]] RangeMode parse_mode(nb::handle value);
@@ -124,14 +129,10 @@ class Cache {
 
 /// Runs a plan without the GIL.
 template <class Plan, class Args>
-void run_plan(const Plan& plan, const Stream& stream, const Args& args, Renames renames) {
-  Status status;
-  {
-    const Workspace workspace = thread_workspace(plan.workspace_size());
-    const nb::gil_scoped_release release;
-    status = plan.run(stream, workspace, args);
-  }
-  if (!status) refuse(status.error(), renames);
+[[nodiscard]] Status run_plan(const Plan& plan, const Stream& stream, const Args& args) {
+  const Workspace workspace = thread_workspace(plan.workspace_size());
+  const nb::gil_scoped_release release;
+  return plan.run(stream, workspace, args);
 }
 
 }  // namespace octavo::python

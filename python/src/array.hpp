@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "octavo/tensor.hpp"
@@ -49,6 +51,8 @@ class Array {
   [[nodiscard]] bool is_contiguous() const;
   /// The same array, copied by its maker so that it is contiguous.
   [[nodiscard]] Array contiguous() const;
+  /// The first byte it touches, and one past the last.
+  [[nodiscard]] std::pair<std::uintptr_t, std::uintptr_t> extent() const;
   /// Element i, counted as if contiguous.
   [[nodiscard]] double as_double(std::int64_t i) const;
   [[nodiscard]] std::int64_t as_integer(std::int64_t i) const;
@@ -67,12 +71,17 @@ class Array {
   void from_buffer(bool writes);
   void from_torch(bool writes);
   void from_dlpack(bool writes);
+  void check_rank(std::int64_t rank) const;
   [[nodiscard]] const unsigned char* at(std::int64_t i) const;
 
   std::shared_ptr<void> keep_;  // a buffer, or a DLPack tensor
 };
 
 [[nodiscard]] const char* name(Held held);
+[[nodiscard]] std::int64_t bytes_of(Held held);
+[[nodiscard]] std::string class_name(nb::handle object);
+/// What str() says of it; where that fails, the name of its class.
+[[nodiscard]] std::string str_of(const nb::object& object);
 
 /// A new array of the maker's, contiguous. Packed types are bytes with two to each, row by row.
 [[nodiscard]] nb::object make_array(Maker maker, const Shape& shape, DType dtype);

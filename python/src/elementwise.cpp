@@ -18,8 +18,15 @@ constexpr Renames backward_names{
     {"input", "x"},      {"grad_output", "dy"},         {"grad_input", "out"}, {"output", "out"},
     {"scales", "scale"}, {"zero_points", "zero_point"}, {"numel", "x"},        {"shape", "x"}};
 
-const Plan& cached(const Stream& stream, const Problem& p, Renames names,
-                   std::shared_ptr<const Plan>& hold) {
+// What a selection refuses: the output's type is then the dtype that was asked for.
+constexpr Renames select_names{{"input", "x"},  {"element", "x"}, {"output", "dtype"},
+                               {"numel", "x"},  {"shape", "x"},   {"tokens", "x"},
+                               {"hidden", "x"}, {"rows", "x"},    {"cols", "x"}};
+constexpr Renames select_dequantize_names{{"input", "q"}, {"output", "dtype"}, {"numel", "q"},
+                                          {"shape", "q"}, {"tokens", "q"},     {"hidden", "q"},
+                                          {"rows", "q"},  {"cols", "q"}};
+
+const Plan& cached(const Stream& stream, const Problem& p, std::shared_ptr<const Plan>& hold) {
   static auto* cache = new Cache<Plan>();
   Key key;
   key.add(p.op).add(p.layout).add(p.shape).add(p.axis).add(p.group_size);
@@ -27,7 +34,8 @@ const Plan& cached(const Stream& stream, const Problem& p, Renames names,
   key.add(stream);
   hold = cache->get(key, [&] {
     const Result<Plan> plan = Plan::select(stream, p, {});
-    if (!plan) refuse(plan.error(), names);
+    if (!plan)
+      refuse(plan.error(), p.op == Op::dequantize ? select_dequantize_names : select_names);
     return *plan;
   });
   return *hold;
@@ -98,7 +106,8 @@ void set_range(Problem& p, nb::handle q_min, nb::handle q_max, nb::handle profil
 nb::object run(const Stream& stream, const Problem& p, const detail::ElementwiseArgs& args,
                Renames names, const Output& output) {
   std::shared_ptr<const Plan> hold;
-  run_plan(cached(stream, p, names, hold), stream, args, names);
+  const Status status = run_plan(cached(stream, p, hold), stream, args);
+  if (!status) refuse(status.error(), names);
   return output.object();
 }
 
@@ -194,6 +203,8 @@ nb::object dequantize(nb::handle q, nb::handle scale, nb::handle zero_point, nb:
       unsupported("q", fmt::format("expected uint8, which {} is held in two to a byte, got {}",
                                    octavo::name(p.integer), name(input.held)));
     const int last = in.shape.rank() - 1;
+    if (last < 0 && !length.is_none() && parse_integer(length, "length") != 1)
+      invalid("length", fmt::format("expected 1 for a scalar, got {}", describe(length)));
     const std::int64_t bytes = last >= 0 ? in.shape[last] : 1;
     const std::int64_t columns =
         parse_integer(length, "length").value_or(last >= 0 ? 2 * bytes : 1);
@@ -209,12 +220,12 @@ nb::object dequantize(nb::handle q, nb::handle scale, nb::handle zero_point, nb:
     }
     in.dtype = p.integer;
   } else {
-    if (!length.is_none() && in.shape.rank() > 0 &&
-        *parse_integer(length, "length") != in.shape[in.shape.rank() - 1])
-      invalid("length",
-              fmt::format("expected {}, the last dimension (only s4 and u4 are packed), "
-                          "got {}",
-                          in.shape[in.shape.rank() - 1], *parse_integer(length, "length")));
+    const std::int64_t last = in.shape.rank() > 0 ? in.shape[in.shape.rank() - 1] : 1;
+    const std::int64_t given = parse_integer(length, "length").value_or(last);
+    if (given != last)
+      invalid("length", fmt::format("expected {}, the last dimension (only s4 and u4 are packed), "
+                                    "got {}",
+                                    last, given));
     if (p.integer != in.dtype)
       unsupported("q_dtype", fmt::format("expected {}, the type of q, or s4 or u4, got {}",
                                          octavo::name(in.dtype), octavo::name(p.integer)));
@@ -235,6 +246,9 @@ nb::object dequantize_backward(nb::handle dy, nb::handle scale, nb::handle axis,
   p.op = Op::dequantize_backward;
   p.has_range = false;
   p.element = grad.dtype();
+  if (!is_float(p.element))
+    unsupported("dy", fmt::format("expected float32, float64, float16 or bfloat16, got {}",
+                                  name(grad.held)));
   const TensorRef in = grad.ref();
   detail::ElementwiseArgs args;
   parameters.apply(in.shape, parse_granularity(in.shape, axis, group_size), p, args);
@@ -257,13 +271,17 @@ nb::tuple quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::
   d.q_max = parse_int32(q_max, "q_max");
   d.profile = parse_profile(profile);
   d.input = input.dtype();
-  const std::string wanted = PyUnicode_Check(scope.ptr()) != 0 ? nb::str(scope).c_str() : "";
+  const std::string_view wanted = text_of(scope);
   const auto none = nb::none();
   const auto only = [&](bool is_given, const char* argument, const char* with) {
     if (is_given)
       invalid(argument, fmt::format("expected none with scope '{}' (it belongs to '{}'), got one",
                                     wanted, with));
   };
+  if (input.rank() == 0 && (wanted == "token" || wanted == "group"))
+    invalid("x", fmt::format("expected at least one dimension with scope '{}', got a scalar; use "
+                             "scope 'tensor'",
+                             wanted));
   Granularity g;
   if (wanted == "tensor") {
     only(!axis.is_none(), "axis", "channel");
@@ -282,7 +300,7 @@ nb::tuple quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::
     g = parse_granularity(input.shape, none, group_size);
   } else {
     invalid("scope", fmt::format("expected 'token', 'tensor', 'channel' or 'group', got {}",
-                                 nb::repr(scope).c_str()));
+                                 describe(scope)));
   }
   d.scope = g.layout;
   d.axis = g.axis;
@@ -294,7 +312,7 @@ nb::tuple quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::
   key.add(d.output).add(d.q_min).add(d.q_max).add(d.profile).add(on);
   const auto plan = cache->get(key, [&] {
     const auto selected = DynamicRangeQuantizePlan::select(on, d);
-    if (!selected) refuse(selected.error(), {{"input", "x"}, {"output", "dtype"}, {"shape", "x"}});
+    if (!selected) refuse(selected.error(), select_names);
     return *selected;
   });
   const bool symmetric = d.mode == RangeMode::symmetric;
@@ -307,7 +325,8 @@ nb::tuple quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::
       .output = output.tensor(),
       .scales = {scales.tensor().data, scales.tensor().dtype, Shape{g.count}}};
   if (zero_points) args.zero_points = {zero_points->tensor().data, DType::s32, Shape{g.count}};
-  run_plan(*plan, on, args, {{"input", "x"}, {"output", "out"}});
+  const Status status = run_plan(*plan, on, args);
+  if (!status) refuse(status.error(), forward_names);
   return nb::make_tuple(output.object(), scales.object(),
                         zero_points ? zero_points->object() : nb::none());
 }

@@ -46,6 +46,13 @@ using Renames = std::initializer_list<std::pair<const char*, const char*>>;
       const std::string prefix = std::string(from) + ":";
       if (message.compare(0, prefix.size(), prefix) == 0)
         message = std::string(to) + message.substr(prefix.size() - 1);
+      for (const auto& [other, called] : renames) {
+        const std::string apart = fmt::format("apart from {}", other);
+        if (const std::size_t at = message.find(apart); at != std::string::npos) {
+          message.replace(at, apart.size(), fmt::format("apart from {}", called));
+          break;
+        }
+      }
       throw Refused(Error(error.code(), to, message, error.needed(), error.got()));
     }
   throw Refused(error);

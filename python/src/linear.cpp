@@ -50,6 +50,7 @@ class Rows {
       invalid(argument,
               "expected at least one dimension, the last of them summed over, got a "
               "scalar");
+    extent_ = array_.extent();
     std::optional<TensorRef> found = as_matrix<TensorRef>(array_);
     if (!found) {
       array_ = array_.contiguous();
@@ -58,10 +59,17 @@ class Rows {
     ref = *found;
   }
   [[nodiscard]] const Array& array() const { return array_; }
+  /// The library refuses overlaps, but a copy hides them from it.
+  void check_apart(const Array& out) const {
+    const auto [begin, end] = out.extent();
+    if (ref.data != out.data && extent_.first < end && begin < extent_.second)
+      invalid("out", fmt::format("expected memory apart from {}, got an overlap", array_.argument));
+  }
   TensorRef ref;
 
  private:
   Array array_;
+  std::pair<std::uintptr_t, std::uintptr_t> extent_;  // of what was given
 };
 
 struct Call {
@@ -80,18 +88,23 @@ struct Call {
   const char* x_name = "x_q";
 };
 
-constexpr Renames linear_names{{"input", "x_q"},
-                               {"weight", "weight_q"},
-                               {"weight_scales", "weight_scale"},
-                               {"weight_zero_points", "weight_zero_point"},
-                               {"activation_scales", "act_scale"},
-                               {"activation_zero_points", "act_zero_point"},
-                               {"output_scale", "out_scale"},
-                               {"output_zero_point", "out_zero_point"},
-                               {"output", "out"},
-                               {"k", "x_q"}};
+// The library's names of the arguments; `x` is what the call names its input.
+void refuse_linear(const Error& error, const char* x, bool selecting) {
+  refuse(error, {{"input", x},
+                 {"activation", x},
+                 {"k", x},
+                 {"m", x},
+                 {"weight", "weight_q"},
+                 {"weight_scales", "weight_scale"},
+                 {"weight_zero_points", "weight_zero_point"},
+                 {"activation_scales", "act_scale"},
+                 {"activation_zero_points", "act_zero_point"},
+                 {"output_scale", "out_scale"},
+                 {"output_zero_point", "out_zero_point"},
+                 {"output", selecting ? "out_dtype" : "out"}});
+}
 
-std::shared_ptr<const Plan> cached(const Stream& stream, const Problem& p) {
+std::shared_ptr<const Plan> cached(const Stream& stream, const Problem& p, const char* x) {
   static auto* cache = new Cache<Plan>();
   Key key;
   key.add(p.op).add(p.m).add(p.n).add(p.k).add(p.activation).add(p.quantized).add(p.weight);
@@ -100,7 +113,7 @@ std::shared_ptr<const Plan> cached(const Stream& stream, const Problem& p) {
   key.add(stream);
   return cache->get(key, [&] {
     const Result<Plan> plan = Plan::select(stream, p, {});
-    if (!plan) refuse(plan.error(), linear_names);
+    if (!plan) refuse_linear(plan.error(), x, true);
     return *plan;
   });
 }
@@ -240,15 +253,25 @@ nb::object run(Call& c) {
   if (!output)
     invalid("out",
             "expected rows of consecutive elements with one stride between them, got others");
+  x.check_apart(out);
+  if (weight_rows) weight_rows->check_apart(out);
+  if (residual) residual->check_apart(out);
   o.output = &*output;
 
   p.m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows)));
-  run_plan(*cached(stream, p), stream, o, linear_names);
+  const Status status = run_plan(*cached(stream, p, c.x_name), stream, o);
+  if (!status) refuse_linear(status.error(), c.x_name, false);
   return out.object;
 }
 
 DType float_dtype(nb::handle value, nb::handle x) {
-  const DType dtype = value.is_none() ? Array(x, "x").dtype() : parse_dtype(value, "out_dtype");
+  if (value.is_none()) {
+    const Array array(x, "x");
+    if (array.held <= Held::bf16) return array.dtype();
+    unsupported("x", fmt::format("expected float32, float64, float16 or bfloat16, got {}",
+                                 name(array.held)));
+  }
+  const DType dtype = parse_dtype(value, "out_dtype");
   if (!is_float(dtype))
     unsupported("out_dtype", fmt::format("expected 'f32', 'f64', 'f16' or 'bf16', got '{}'",
                                          octavo::name(dtype)));

@@ -2,6 +2,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "functions.hpp"
@@ -23,6 +24,16 @@ std::vector<std::string> target_names() {
   return names;
 }
 
+// The best that streams without a cap may use.
+std::string best_target() {
+  const char* wanted = std::getenv("OCTAVO_TARGET");
+  const std::optional<Target> cap = parse_target(wanted != nullptr ? wanted : "");
+  Target best = Target::scalar;
+  for (const Target target : available_targets())
+    if (!cap || at_or_below(target, *cap)) best = target;
+  return std::string(name(best));
+}
+
 PyStream make_stream(nb::handle threads, nb::handle target) {
   CpuOptions options;
   const std::optional<std::int32_t> wanted = parse_int32(threads, "threads");
@@ -30,13 +41,12 @@ PyStream make_stream(nb::handle threads, nb::handle target) {
     invalid("threads", fmt::format("expected 1 or more, or None for all cores, got {}", *wanted));
   options.threads = wanted.value_or(0);
   if (!target.is_none()) {
-    const std::string text = PyUnicode_Check(target.ptr()) != 0 ? nb::str(target).c_str() : "";
-    const std::optional<Target> known = parse_target(text);
+    const std::optional<Target> known = parse_target(text_of(target));
     if (!known || !is_available(*known)) {
       std::string all;
       for (const std::string& one : target_names()) all += (all.empty() ? "" : ", ") + one;
       unsupported("target", fmt::format("expected a target that this CPU has ({}), got {}", all,
-                                        nb::repr(target).c_str()));
+                                        describe(target)));
     }
     options.cap = known;
   }
@@ -127,10 +137,10 @@ NB_MODULE(_core, m) {
       .def_static("deserialize", &deserialized, nb::arg("image").none(),
                   "Reads an image back; refuses a damaged one.",
                   nb::sig("def deserialize(image: bytes) -> PackedWeight"))
-      .def("__reduce__",
-           [](nb::handle self) {
-             return nb::make_tuple(self.type().attr("deserialize"),
-                                   nb::make_tuple(self.attr("serialize")()));
+      .def("__getstate__", &serialized)
+      .def("__setstate__",
+           [](octavo::PackedWeight& self, const nb::bytes& image) {
+             new (&self) octavo::PackedWeight(deserialized(image));
            })
       .def("__repr__", [](const octavo::PackedWeight& w) {
         return fmt::format("PackedWeight(shape=({}, {}), dtype='{}')", w.n(), w.k(),
@@ -151,6 +161,7 @@ NB_MODULE(_core, m) {
   define(m, "pack", &pack_weight);
   define_offline(m);
   m.def("targets", &target_names);
+  m.def("best_target", &best_target);
   m.def("cpu_name", &cpu_name);
   m.def("default_threads", [] { return parse_stream(nb::none()).threads(); });
 }

@@ -1,0 +1,113 @@
+// Arrays by DLPack.
+#include <fmt/core.h>
+
+#include "array.hpp"
+#include "error.hpp"
+
+namespace octavo::python {
+namespace {
+
+// The two structures of its C interface that are needed.
+struct DLTensor {
+  void* data;
+  std::int32_t device_type;
+  std::int32_t device_id;
+  std::int32_t ndim;
+  std::uint8_t code;
+  std::uint8_t bits;
+  std::uint16_t lanes;
+  std::int64_t* shape;
+  std::int64_t* strides;
+  std::uint64_t byte_offset;
+};
+struct DLManagedTensor {
+  DLTensor tensor;
+  void* context;
+  void (*deleter)(DLManagedTensor* self);
+};
+constexpr std::int32_t dl_cpu = 1;
+
+std::optional<Held> held_of_dlpack(const DLTensor& t) {
+  if (t.lanes != 1) return std::nullopt;
+  constexpr int integer = 0, natural = 1, real = 2, bfloat = 4, boolean = 6;
+  switch (t.code * 1000 + t.bits) {
+    case real * 1000 + 32:
+      return Held::f32;
+    case real * 1000 + 64:
+      return Held::f64;
+    case real * 1000 + 16:
+      return Held::f16;
+    case bfloat * 1000 + 16:
+      return Held::bf16;
+    case integer * 1000 + 8:
+      return Held::s8;
+    case integer * 1000 + 16:
+      return Held::s16;
+    case integer * 1000 + 32:
+      return Held::s32;
+    case integer * 1000 + 64:
+      return Held::s64;
+    case natural * 1000 + 8:
+      return Held::u8;
+    case natural * 1000 + 16:
+      return Held::u16;
+    case natural * 1000 + 32:
+      return Held::u32;
+    case natural * 1000 + 64:
+      return Held::u64;
+    case boolean * 1000 + 8:
+      return Held::boolean;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void Array::from_dlpack(bool writes) {
+  nb::object capsule;
+  try {
+    const nb::object device = object.attr("__dlpack_device__")();
+    if (nb::int_(device[0]).equal(nb::int_(dl_cpu)) == false)
+      unsupported(argument, fmt::format("expected an array on the CPU, got {} elsewhere",
+                                        class_name(object)));
+    capsule = object.attr("__dlpack__")();
+  } catch (nb::python_error& e) {
+    if (!e.matches(PyExc_Exception)) throw;
+    unsupported(argument, fmt::format("expected an array that DLPack can hand over, got {}: {}",
+                                      class_name(object), str_of(nb::borrow(e.value()))));
+  }
+  if (PyCapsule_CheckExact(capsule.ptr()) == 0)
+    unsupported(argument, fmt::format("expected a DLPack capsule, got {} from {}",
+                                      class_name(capsule), class_name(object)));
+  auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+  if (managed == nullptr) {
+    PyErr_Clear();
+    unsupported(argument, "expected a DLPack capsule named dltensor, got another one");
+  }
+  PyCapsule_SetName(capsule.ptr(), "used_dltensor");
+  keep_ = std::shared_ptr<void>(managed, [](void* p) {
+    const nb::gil_scoped_acquire gil;
+    auto* m = static_cast<DLManagedTensor*>(p);
+    if (m->deleter != nullptr) m->deleter(m);
+  });
+  const DLTensor& t = managed->tensor;
+  const std::optional<Held> found = held_of_dlpack(t);
+  if (!found)
+    unsupported(argument,
+                fmt::format("expected floats or integers, got DLPack's type {} of {} bits", t.code,
+                            t.bits));
+  held = *found;
+  check_rank(t.ndim);
+  if (writes && nb::hasattr(object, "flags") && nb::hasattr(object.attr("flags"), "writeable") &&
+      !nb::cast<bool>(object.attr("flags").attr("writeable")))
+    invalid(argument, "expected an array that may be written, got one that is read-only");
+  data = static_cast<unsigned char*>(t.data) + t.byte_offset;
+  shape = Shape(std::span<const std::int64_t>(t.shape, static_cast<std::size_t>(t.ndim)));
+  const DType any = bytes_of(held) == 1 ? DType::s8 : DType::f32;
+  strides = t.strides == nullptr
+                ? contiguous_strides(shape, any)
+                : Shape(std::span<const std::int64_t>(t.strides, static_cast<std::size_t>(t.ndim)));
+}
+
+}  // namespace octavo::python

@@ -1,0 +1,90 @@
+// Arrays that are written: given ones, and new ones.
+#include <fmt/core.h>
+
+#include <array>
+
+#include "array.hpp"
+#include "error.hpp"
+#include "octavo/dtype.hpp"
+#include "torch.hpp"
+
+namespace octavo::python {
+namespace {
+
+// (Not the initialiser of a static: an import may hand the GIL to a thread that then waits for that
+// initialiser, for ever.)
+nb::handle numpy_empty() {
+  static PyObject* empty = nullptr;
+  if (empty == nullptr)
+    empty = nb::object(nb::module_::import_("numpy").attr("empty")).release().ptr();
+  return empty;
+}
+
+nb::handle numpy_dtype(Held held) {
+  static std::array<PyObject*, 15> all{};
+  PyObject*& dtype = all[static_cast<std::size_t>(held)];
+  if (dtype == nullptr) {
+    if (held == Held::bf16) {
+      try {
+        dtype = nb::object(nb::module_::import_("ml_dtypes").attr("bfloat16")).release().ptr();
+      } catch (nb::python_error&) {
+        unsupported("dtype",
+                    "expected the package ml_dtypes for NumPy arrays of bf16, got none; "
+                    "install it, or pass PyTorch tensors");
+      }
+    } else {
+      dtype = nb::object(nb::module_::import_("numpy").attr("dtype")(name(held))).release().ptr();
+    }
+  }
+  return dtype;
+}
+
+nb::object tuple_of(const Shape& shape) {
+  nb::object tuple = nb::steal(PyTuple_New(shape.rank()));
+  for (int i = 0; i < shape.rank(); ++i)
+    PyTuple_SET_ITEM(tuple.ptr(), i, PyLong_FromLongLong(shape[i]));
+  return tuple;
+}
+
+}  // namespace
+
+Shape stored_shape(const Shape& shape, DType dtype) {
+  Shape stored = shape;
+  if (is_packed(dtype) && shape.rank() > 0)
+    stored[shape.rank() - 1] = (shape[shape.rank() - 1] + 1) / 2;
+  return stored;
+}
+
+nb::object make_array(Maker maker, const Shape& shape, DType dtype) {
+  const nb::object sizes = tuple_of(stored_shape(shape, dtype));
+  const Held held = is_packed(dtype) ? Held::u8 : static_cast<Held>(dtype);
+  if (maker == Maker::torch) return empty_tensor(sizes, held);
+  return numpy_empty()(sizes, numpy_dtype(held));
+}
+
+Output::Output(nb::handle out, Maker maker, const Shape& shape, DType dtype) {
+  array_.emplace(out.is_none() ? make_array(maker, shape, dtype) : nb::borrow(out), "out", true);
+  const auto expect_shape = [&](const Shape& expected, const char* why) {
+    if (!(array_->shape == expected))
+      invalid("out", fmt::format("expected shape {}{}, got {}", to_string(expected), why,
+                                 to_string(array_->shape)));
+  };
+  if (!is_packed(dtype)) {
+    expect_shape(shape, "");
+    tensor_ = {array_->data, array_->dtype(), array_->shape, array_->strides};
+    return;
+  }
+  if (array_->held != Held::u8)
+    unsupported("out", fmt::format("expected uint8, which {} is held in two to a byte, got {}",
+                                   octavo::name(dtype), name(array_->held)));
+  expect_shape(stored_shape(shape, dtype), " (two values to a byte)");
+  Shape strides = array_->strides;
+  const int last = strides.rank() - 1;
+  if (last >= 0 && array_->shape[last] > 1 && strides[last] != 1)
+    invalid("out", "expected rows of consecutive bytes, got a stride between them");
+  for (int i = 0; i < last; ++i) strides[i] *= 2;
+  if (last >= 0) strides[last] = 1;
+  tensor_ = {array_->data, dtype, shape, strides};
+}
+
+}  // namespace octavo::python

@@ -1,0 +1,14 @@
+// What is asked of PyTorch, once somebody has imported it; the module itself never does.
+#pragma once
+
+#include "array.hpp"
+
+namespace octavo::python {
+
+/// Whether it is a tensor of PyTorch's.
+[[nodiscard]] bool is_tensor(nb::handle object);
+
+/// A new tensor; only where a tensor was seen before.
+[[nodiscard]] nb::object empty_tensor(const nb::object& sizes, Held held);
+
+}  // namespace octavo::python
