@@ -1,8 +1,8 @@
 // Quantized checkpoints, tensor by tensor, against plain loops.
 #include "octavo/checkpoint.hpp"
 
-#include <gmock/gmock.h>
 #include <fmt/core.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
