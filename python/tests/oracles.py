@@ -182,7 +182,10 @@ def fma(a, b, c):
     """a * b + c, rounded once."""
     if a.dtype == np.float64:
         a, b, c = np.broadcast_arrays(a, b, c)
-        exact = [Fraction(p) * Fraction(q) + Fraction(r) for p, q, r in zip(a.flat, b.flat, c.flat)]
+        exact = [
+            Fraction(p) * Fraction(q) + Fraction(r)
+            for p, q, r in zip(a.flat, b.flat, c.flat, strict=True)
+        ]
         y = np.array([float(e) for e in exact], np.float64).reshape(a.shape)
         with np.errstate(all="ignore"):  # an exact 0 has the sign of an ordinary sum
             return np.where(y == 0, a * b + c, y)

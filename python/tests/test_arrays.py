@@ -41,14 +41,18 @@ def test_numpy_gives_numpy():
 
 def test_pytorch_gives_pytorch_and_the_same_bits():
     x, w = torch.from_numpy(X), torch.from_numpy(W)
-    for got, want in zip(all_functions(x, w, torch.empty), all_functions(X, W, np.empty)):
+    for got, want in zip(
+        all_functions(x, w, torch.empty), all_functions(X, W, np.empty), strict=True
+    ):
         assert type(got) is torch.Tensor
         assert_bits(got.numpy(), want)
 
 
 def test_dlpack_alone_is_enough():
     x, w = OnlyDLPack(X), OnlyDLPack(W)
-    for got, want in zip(all_functions(x, w, np.empty), all_functions(X, W, np.empty)):
+    for got, want in zip(
+        all_functions(x, w, np.empty), all_functions(X, W, np.empty), strict=True
+    ):
         assert_bits(got, want)
     out = np.empty((2, 3), np.int8)
     octavo.quantize(X, 0.5, out=OnlyDLPack(out))
@@ -69,7 +73,9 @@ def test_bf16_by_dlpack_that_numpy_would_not_take():
 def test_bf16_of_ml_dtypes_and_of_pytorch():
     ml = X.astype(ml_dtypes.bfloat16)
     pt = torch.from_numpy(X).bfloat16()
-    for got, want in zip(all_functions(ml, W, np.empty), all_functions(pt, torch.from_numpy(W), 0)):
+    for got, want in zip(
+        all_functions(ml, W, np.empty), all_functions(pt, torch.from_numpy(W), 0), strict=True
+    ):
         assert type(got) is np.ndarray
         if want.dtype == torch.bfloat16:
             assert got.dtype == FLOATS["bf16"]

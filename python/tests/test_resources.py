@@ -126,7 +126,7 @@ def test_eight_threads_get_the_same_bits():
     expected = [work(i) for i in range(120)]
     with ThreadPoolExecutor(8) as pool:
         for _ in range(3):
-            for got, want in zip(pool.map(work, range(120)), expected):
+            for got, want in zip(pool.map(work, range(120)), expected, strict=True):
                 assert_bits(got, want)
 
 
