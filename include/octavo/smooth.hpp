@@ -48,7 +48,7 @@ enum class Scheme : std::uint8_t {
   w4a16_group = 2,   ///< int4 weights per group of input channels, float activations
 };
 [[nodiscard]] std::string_view name(Scheme scheme) noexcept;
-[[nodiscard]] Result<Scheme> parse_scheme(std::string_view name);
+[[nodiscard]] Result<Scheme> parse_scheme(std::string_view wanted);
 
 struct AlphaSearchArgs {
   std::span<const TensorRef> weights;       ///< of the layers that share an input
