@@ -1,0 +1,126 @@
+// The command as a user runs it: what it prints, writes and returns.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "offline/testing_checkpoint.hpp"
+
+namespace octavo {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::TemporaryDirectory;
+using Json = nlohmann::json;
+
+struct Ran {
+  int code = 0;
+  std::string text;  // of both streams
+};
+Ran octavo(const std::string& arguments) {
+  const char* emulator = std::getenv("OCTAVO_EMULATOR");
+  const std::string command =
+      fmt::format("{} {} {} 2>&1", emulator == nullptr ? "" : emulator, OCTAVO_COMMAND, arguments);
+  FILE* pipe = ::popen(command.c_str(), "r");
+  Ran ran;
+  char buffer[4096];
+  for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;)
+    ran.text.append(buffer, n);
+  const int status = ::pclose(pipe);
+  ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ran;
+}
+
+class Command : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::getenv("OCTAVO_EMULATED") != nullptr) GTEST_SKIP() << "commands run on this machine";
+    testing::make_llama(dir / "in");
+    const auto checkpoint = Checkpoint::open(dir / "in");
+    ASSERT_TRUE(checkpoint);
+    ASSERT_TRUE(testing::make_statistics(*checkpoint).write(dir / "stats"));
+    in = (dir / "in").string();
+    out = (dir / "out").string();
+    stats = (dir / "stats").string();
+  }
+  TemporaryDirectory dir;
+  std::string in, out, stats;
+};
+
+TEST_F(Command, Info) {
+  const Ran text = octavo("info");
+  EXPECT_EQ(text.code, 0);
+  EXPECT_THAT(text.text, HasSubstr("targets"));
+  const Ran json = octavo("--threads 3 info --json");
+  EXPECT_EQ(json.code, 0);
+  EXPECT_EQ(Json::parse(json.text)["threads"], 3);
+}
+
+TEST_F(Command, Inspect) {
+  const Ran text = octavo("inspect " + in);
+  EXPECT_EQ(text.code, 0) << text.text;
+  EXPECT_THAT(text.text, HasSubstr("architecture llama"));
+  EXPECT_THAT(text.text, HasSubstr("14 layers can be quantized"));
+  EXPECT_THAT(text.text, HasSubstr("model.layers.0.input_layernorm -> self_attn.q_proj"));
+  EXPECT_THAT(text.text, HasSubstr("lm_head.weight             the head"));
+  const Json json = Json::parse(octavo("inspect --json " + in).text);
+  EXPECT_EQ(json["layers"].size(), 14U);
+  EXPECT_EQ(json["pairs"].size(), 4U);
+  EXPECT_EQ(json["files"][0]["tensors"].size(), 11U);
+  EXPECT_THAT(octavo("inspect --tensors " + in).text, HasSubstr("model.norm.weight"));
+}
+
+TEST_F(Command, FromFloatToReport) {
+  const Ran dry =
+      octavo(fmt::format("quantize {} {} --smooth {} --alpha auto --dry-run", in, out, stats));
+  EXPECT_EQ(dry.code, 0) << dry.text;
+  EXPECT_THAT(dry.text, HasSubstr("4 pairs are smoothed with alpha searched for each"));
+  EXPECT_FALSE(std::filesystem::exists(out));
+  const Ran made = octavo(fmt::format(
+      "quantize {} {} --scheme w8a8-static --smooth {} --alpha auto --ignore '*.down_proj'", in,
+      out, stats));
+  EXPECT_EQ(made.code, 0) << made.text;
+  EXPECT_THAT(made.text, HasSubstr("12 layers to w8a8-static"));
+  EXPECT_THAT(made.text, HasSubstr("not carried over: pytorch_model.bin"));
+  const Ran checked =
+      octavo(fmt::format("verify {} {} --stats {} --max-error 0.1", in, out, stats));
+  EXPECT_EQ(checked.code, 0) << checked.text;
+  EXPECT_THAT(checked.text, HasSubstr("SQNR dB"));
+  const Ran failed =
+      octavo(fmt::format("verify {} {} --stats {} --max-error 0.0001 --json", in, out, stats));
+  EXPECT_EQ(failed.code, 3);
+  EXPECT_THAT(failed.text, HasSubstr("is above 0.0001"));
+  const std::string page = (dir / "r.html").string();
+  const Ran report = octavo(fmt::format("report {} {} --stats {} -o {}", in, out, stats, page));
+  EXPECT_EQ(report.code, 0) << report.text;
+  const std::string html = testing::read_file(page);
+  EXPECT_THAT(html, HasSubstr("Outlier channels"));
+  EXPECT_THAT(html, HasSubstr("model.layers.1.mlp.up_proj"));
+  EXPECT_THAT(html, Not(HasSubstr("http")));
+  EXPECT_THAT(html, Not(HasSubstr("<script")));
+}
+
+TEST_F(Command, WrongUseAndRefusals) {
+  EXPECT_EQ(octavo("").code, 2);
+  EXPECT_EQ(octavo("quantize " + in).code, 2);
+  EXPECT_EQ(octavo("--help").code, 0);
+  const auto refused = [&](const std::string& options, const char* words) {
+    const Ran ran = octavo(fmt::format("quantize {} {} {}", in, out, options));
+    EXPECT_EQ(ran.code, 1) << ran.text;
+    EXPECT_THAT(ran.text, HasSubstr(words));
+    EXPECT_FALSE(std::filesystem::exists(out));
+  };
+  refused("--scheme w2", "expected w8a8-dynamic, w8a8-static or w4a16-group, got w2");
+  refused("--alpha high --smooth " + stats, "expected a number from 0 to 1, or auto, got high");
+  refused("--ignore nothing", "matches none of");
+  refused("--smooth " + in + "/config.json", "config.json: ");
+  refused("--scheme w8a8-static", "expected statistics of activations");
+  EXPECT_EQ(octavo("inspect " + out).code, 1);
+}
+
+}  // namespace
+}  // namespace octavo

@@ -1,0 +1,133 @@
+// octavo quantize: a float checkpoint in, one in 8 or 4 bits out.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <chrono>
+#include <map>
+
+#include "cli/commands.hpp"
+#include "cli/progress.hpp"
+#include "cli/table.hpp"
+#include "octavo/checkpoint.hpp"
+
+namespace octavo::cli {
+namespace {
+
+struct Options {
+  std::string in, out, scheme = "w8a8-dynamic", smooth, stats, alpha = "0.5";
+  std::vector<std::string> ignore;
+  std::int64_t group_size = 128;
+  bool dry_run = false;
+};
+
+void print_plan(const QuantizePlan& plan) {
+  const QuantizeOptions& o = plan.options;
+  fmt::print("{}: {}, {} layers{}\n", plan.checkpoint->path().string(), name(o.scheme),
+             plan.layers.size(),
+             o.scheme == Scheme::w4a16_group ? fmt::format(", groups of {}", o.group_size) : "");
+  Table layers({"layer", "type", "out", "in", "smoothed after"}, {false, false, true, true, false});
+  for (const PlannedLayer& p : plan.layers)
+    layers.add({p.layer.name, std::string(name(p.layer.type)), std::to_string(p.layer.n),
+                std::to_string(p.layer.k), p.pair ? plan.pairs[*p.pair].names.norm : ""});
+  layers.print();
+  if (!plan.pairs.empty())
+    fmt::print("\n{} pairs are smoothed with alpha {}\n", plan.pairs.size(),
+               o.alpha ? number(*o.alpha) : "searched for each");
+  fmt::print("\n{} tensors stay as they are\n", plan.kept.size());
+  Table kept({"tensor", "why"});
+  for (const KeptTensor& k : plan.kept) kept.add({k.name, k.reason});
+  if (!plan.kept.empty()) kept.print();
+  fmt::print("\n{} become {}\n", human_bytes(plan.checkpoint->bytes()),
+             human_bytes(plan.output_bytes));
+}
+
+void print_report(const QuantizePlan& plan, const QuantizeReport& report, const std::string& out,
+                  double seconds) {
+  if (!plan.pairs.empty() && !plan.options.alpha) {
+    Table table({"smoothed after", "alpha", "error"}, {false, true, true});
+    for (std::size_t i = 0; i < plan.pairs.size(); ++i)
+      table.add(
+          {plan.pairs[i].names.norm, number(report.alphas[i]), number(report.alpha_errors[i])});
+    table.print();
+  }
+  for (const std::string& skipped : report.skipped) fmt::print("not carried over: {}\n", skipped);
+  if (report.shards_kept > 0)
+    fmt::print("{} files were kept from a run that was stopped\n", report.shards_kept);
+  fmt::print("{}: {} layers to {}, {} to {}, {:.3g} s, {}/s\n", out, plan.layers.size(),
+             name(plan.options.scheme), human_bytes(plan.checkpoint->bytes()),
+             human_bytes(report.bytes_written), seconds,
+             human_bytes(static_cast<std::uint64_t>(static_cast<double>(plan.checkpoint->bytes()) /
+                                                    std::max(seconds, 1e-6))));
+  if (plan.options.scheme != Scheme::w4a16_group)
+    fmt::print("note: vLLM has no int8 matrix product for GPUs of compute capability 10.0\n");
+}
+
+// A number, or auto.
+Result<std::optional<double>> parse_alpha(const std::string& text) {
+  if (text == "auto") return std::optional<double>();
+  double alpha = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), alpha);
+  if (error != std::errc() || end != text.data() + text.size())
+    return Error(ErrorCode::invalid_problem, "alpha",
+                 fmt::format("alpha: expected a number from 0 to 1, or auto, got {}", text));
+  return std::optional<double>(alpha);
+}
+
+int run(const Context& context, const Options& o) {
+  const auto scheme = parse_scheme(o.scheme);
+  if (!scheme) return fail(scheme.error());
+  const auto alpha = parse_alpha(o.alpha);
+  if (!alpha) return fail(alpha.error());
+  std::optional<Statistics> statistics;
+  if (const std::string& path = o.smooth.empty() ? o.stats : o.smooth; !path.empty()) {
+    auto read = Statistics::read(path);
+    if (!read) return fail(read.error());
+    statistics = *std::move(read);
+  }
+  const auto checkpoint = Checkpoint::open(o.in);
+  if (!checkpoint) return fail(checkpoint.error());
+  const auto plan = resolve(*checkpoint, {.scheme = *scheme,
+                                          .group_size = o.group_size,
+                                          .ignore = o.ignore,
+                                          .statistics = statistics ? &*statistics : nullptr,
+                                          .smooth = !o.smooth.empty(),
+                                          .alpha = *alpha});
+  if (!plan) return fail(plan.error());
+  if (o.dry_run) {
+    print_plan(*plan);
+    return exit_ok;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const auto report = [&] {
+    ProgressLine line;
+    return quantize(context.stream(), *plan, o.out, [&](const Progress& p) { line(p); });
+  }();
+  if (!report) return fail(report.error());
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  print_report(*plan, *report, o.out, seconds.count());
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("quantize", "Quantize a checkpoint for vLLM and others");
+  auto o = std::make_shared<Options>();
+  command->add_option("in", o->in, "A safetensors file, a directory of them, or an index")
+      ->required();
+  command->add_option("out", o->out, "The new directory")->required();
+  command->add_option("--scheme", o->scheme, "w8a8-dynamic, w8a8-static or w4a16-group")
+      ->capture_default_str();
+  command->add_option("--smooth", o->smooth, "Smooth with the statistics in this file");
+  command->add_option("--stats", o->stats, "Statistics for w8a8-static without smoothing");
+  command->add_option("--alpha", o->alpha, "How far to smooth, from 0 to 1, or auto")
+      ->capture_default_str();
+  command->add_option("--group-size", o->group_size, "Input channels that share a scale in w4a16")
+      ->capture_default_str();
+  command->add_option("--ignore", o->ignore,
+                      "Layers that stay float: a name, a pattern with * and ?, or re:REGEX");
+  command->add_flag("--dry-run", o->dry_run, "Only print what would be done");
+  command->callback([&context, o] { context.run = [&context, o] { return run(context, *o); }; });
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,138 @@
+// octavo report: what verify measures, and what the weights look like, as one HTML page.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "cli/commands.hpp"
+#include "cli/progress.hpp"
+#include "cli/report_page.hpp"
+#include "cli/table.hpp"
+
+namespace octavo::cli {
+namespace {
+
+struct Options {
+  std::string original, quantized, stats, out = "report.html";
+};
+
+// How often each integer occurs.
+std::vector<std::uint64_t> count_values(const SafetensorsSet& tensors, const std::string& layer) {
+  if (const auto packed = tensors.find(layer + ".weight_packed")) {
+    std::vector<std::uint64_t> counts(16, 0);
+    for (const std::byte b : packed.file->bytes(*packed.tensor)) {
+      ++counts[static_cast<std::size_t>(b & std::byte{15})];
+      ++counts[static_cast<std::size_t>(b >> 4U)];
+    }
+    return counts;
+  }
+  std::vector<std::uint64_t> counts(256, 0);
+  const auto weight = tensors.find(layer + ".weight");
+  for (const std::byte b : weight.file->bytes(*weight.tensor))
+    ++counts[static_cast<std::size_t>(b ^ std::byte{128})];
+  return counts;
+}
+
+template <class T>
+void append(std::span<const std::byte> bytes, std::vector<double>& out) {
+  for (std::size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
+    T value{};
+    std::memcpy(&value, &bytes[at], sizeof(T));
+    if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>)
+      out.push_back(double{to_float(value)});
+    else
+      out.push_back(static_cast<double>(value));
+  }
+}
+
+std::vector<double> scales_of(const SafetensorsSet& tensors, const std::string& layer) {
+  std::vector<double> out;
+  const auto entry = tensors.find(layer + ".weight_scale");
+  const auto bytes = entry.file->bytes(*entry.tensor);
+  if (entry.tensor->type == StoredType::F64) append<double>(bytes, out);
+  if (entry.tensor->type == StoredType::F32) append<float>(bytes, out);
+  if (entry.tensor->type == StoredType::F16) append<f16>(bytes, out);
+  if (entry.tensor->type == StoredType::BF16) append<bf16>(bytes, out);
+  return out;
+}
+
+// Channels of each pair, from the statistics and the scales beside the quantized checkpoint.
+Result<std::vector<OutlierPicture>> outliers(const Checkpoint& original,
+                                             const Checkpoint& quantized,
+                                             const Statistics& statistics) {
+  std::vector<OutlierPicture> out;
+  const auto path = quantized.tensors().directory() / smoothing_file_name;
+  std::optional<SafetensorsFile> scales;
+  if (std::filesystem::exists(path)) {
+    auto file = SafetensorsFile::open(path);
+    if (!file) return file.error();
+    scales = *std::move(file);
+  }
+  for (const SmoothingPair& pair : original.pairs().pairs) {
+    const LayerStatistics* s = statistics.find(pair.linears.front());
+    if (s == nullptr) continue;
+    OutlierPicture picture{pair.norm, s->absmax(), {}};
+    const StoredTensor* t = scales ? scales->find(pair.norm + ".smoothing_scale") : nullptr;
+    if (t != nullptr && t->size() == s->absmax().size() * sizeof(float)) {
+      std::vector<float> by(s->absmax().size());
+      std::memcpy(by.data(), scales->bytes(*t).data(), t->size());
+      for (std::size_t j = 0; j < by.size(); ++j)
+        picture.after.push_back(picture.before[j] / by[j]);
+    }
+    out.push_back(std::move(picture));
+  }
+  return out;
+}
+
+int run(const Context& context, const Options& o) {
+  const auto original = Checkpoint::open(o.original);
+  if (!original) return fail(original.error());
+  const auto quantized = Checkpoint::open(o.quantized);
+  if (!quantized) return fail(quantized.error());
+  std::optional<Statistics> statistics;
+  if (!o.stats.empty()) {
+    auto read = Statistics::read(o.stats);
+    if (!read) return fail(read.error());
+    statistics = *std::move(read);
+  }
+  const auto report = [&] {
+    ProgressLine line;
+    return verify(context.stream(), *original, *quantized, statistics ? &*statistics : nullptr,
+                  [&](const Progress& p) { line(p); });
+  }();
+  if (!report) return fail(report.error());
+  ReportData data{
+      o.original, o.quantized, original->bytes(), quantized->bytes(), report->layers.front().scheme,
+      {},         {},          report->unexpected};
+  for (const LayerError& e : report->layers)
+    data.layers.push_back(
+        {e, count_values(quantized->tensors(), e.name), scales_of(quantized->tensors(), e.name)});
+  if (statistics) {
+    auto found = outliers(*original, *quantized, *statistics);
+    if (!found) return fail(found.error());
+    data.outliers = *std::move(found);
+  }
+  std::ofstream out(o.out, std::ios::binary);
+  out << report_page(data);
+  out.close();
+  if (!out.good())
+    return fail(Error(ErrorCode::backend, "out", fmt::format("{}: cannot write", o.out)));
+  fmt::print("{}\n", o.out);
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Context& context) {
+  CLI::App* command =
+      app.add_subcommand("report", "The same as a page with charts, in one HTML file");
+  auto o = std::make_shared<Options>();
+  command->add_option("original", o->original, "The float checkpoint")->required();
+  command->add_option("quantized", o->quantized, "The quantized one")->required();
+  command->add_option("-o,--out", o->out, "The file to write")->capture_default_str();
+  command->add_option("--stats", o->stats,
+                      "Statistics: errors of outputs, and outlier channels before and after");
+  command->callback([&context, o] { context.run = [&context, o] { return run(context, *o); }; });
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,111 @@
+// octavo verify: a quantized checkpoint against the float one that it came from.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/progress.hpp"
+#include "cli/table.hpp"
+#include "octavo/checkpoint.hpp"
+
+namespace octavo::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string original, quantized, stats;
+  double max_error = -1;
+  bool json = false;
+};
+
+Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
+
+void print_json(const VerifyReport& report) {
+  Json out{{"layers", Json::array()}, {"unexpected", report.unexpected}};
+  for (const LayerError& e : report.layers)
+    out["layers"].push_back(
+        {{"name", e.name},
+         {"scheme", name(e.scheme)},
+         {"out", e.n},
+         {"in", e.k},
+         {"smoothed", e.smoothed},
+         {"sqnr_db", finite(e.sqnr_db)},
+         {"cosine", finite(e.cosine)},
+         {"max_abs", finite(e.max_abs)},
+         {"clip_rate", e.clip_rate},
+         {"weight_error", finite(e.weight_error)},
+         {"rows", e.rows},
+         {"output_error", e.output_error ? finite(*e.output_error) : Json(nullptr)}});
+  fmt::print("{}\n", out.dump(2));
+}
+
+void print_table(const VerifyReport& report) {
+  Table table({"layer", "SQNR dB", "cosine", "max abs", "clipped", "weight error", "output error"},
+              {false, true, true, true, true, true, true});
+  for (const LayerError& e : report.layers)
+    table.add({e.name, fmt::format("{:.1f}", e.sqnr_db), fmt::format("{:.6f}", e.cosine),
+               number(e.max_abs), percent(e.clip_rate), percent(e.weight_error),
+               e.output_error ? percent(*e.output_error) : "-"});
+  table.print();
+}
+
+int check(const VerifyReport& report, double max_error) {
+  int code = exit_ok;
+  for (const std::string& name : report.unexpected) {
+    fmt::print(stderr, "octavo: {} should not have changed, but did\n", name);
+    code = exit_check_failed;
+  }
+  if (max_error < 0) return code;
+  for (const LayerError& e : report.layers) {
+    if (e.error() <= max_error) continue;
+    fmt::print(stderr, "octavo: {}: error {} is above {}\n", e.name, number(e.error()),
+               number(max_error));
+    code = exit_check_failed;
+  }
+  return code;
+}
+
+int run(const Context& context, const Options& o) {
+  const auto original = Checkpoint::open(o.original);
+  if (!original) return fail(original.error());
+  const auto quantized = Checkpoint::open(o.quantized);
+  if (!quantized) return fail(quantized.error());
+  std::optional<Statistics> statistics;
+  if (!o.stats.empty()) {
+    auto read = Statistics::read(o.stats);
+    if (!read) return fail(read.error());
+    statistics = *std::move(read);
+  }
+  const auto report = [&] {
+    ProgressLine line;
+    return verify(context.stream(), *original, *quantized, statistics ? &*statistics : nullptr,
+                  [&](const Progress& p) { line(p); });
+  }();
+  if (!report) return fail(report.error());
+  if (o.json)
+    print_json(*report);
+  else
+    print_table(*report);
+  return check(*report, o.max_error);
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Context& context) {
+  CLI::App* command =
+      app.add_subcommand("verify", "Measure a quantized checkpoint against its float one");
+  auto o = std::make_shared<Options>();
+  command->add_option("original", o->original, "The float checkpoint")->required();
+  command->add_option("quantized", o->quantized, "The quantized one")->required();
+  command->add_option("--stats", o->stats, "Statistics with sampled rows, to measure outputs");
+  command->add_option("--max-error", o->max_error,
+                      "Exit with 3 if a layer's relative error (of its output where rows are "
+                      "sampled, else of its weights) is above this");
+  command->add_flag("--json", o->json, "For programs");
+  command->callback([&context, o] { context.run = [&context, o] { return run(context, *o); }; });
+}
+
+}  // namespace octavo::cli
