@@ -39,8 +39,8 @@ enum class Maker : std::uint8_t { numpy, torch };
 /// A view of an array; keeps it alive.
 class Array {
  public:
-  /// `argument` is named where this refuses. Only an `out` is written.
-  Array(nb::handle object, const char* argument, bool writes = false);
+  /// `name` is that of the argument, for refusals. Only an `out` is written.
+  Array(nb::handle given, const char* name, bool writes = false);
 
   [[nodiscard]] std::int64_t numel() const;
   [[nodiscard]] int rank() const { return shape.rank(); }

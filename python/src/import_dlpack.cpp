@@ -68,7 +68,7 @@ void Array::from_dlpack(bool writes) {
   nb::object capsule;
   try {
     const nb::object device = object.attr("__dlpack_device__")();
-    if (nb::int_(device[0]).equal(nb::int_(dl_cpu)) == false)
+    if (!nb::int_(device[0]).equal(nb::int_(dl_cpu)))
       unsupported(argument, fmt::format("expected an array on the CPU, got {} elsewhere",
                                         class_name(object)));
     capsule = object.attr("__dlpack__")();

@@ -89,7 +89,7 @@ void Array::from_torch(bool /*writes*/) {
                 "expected a tensor as it lies in memory, got one that is negated when "
                 "read; call resolve_neg()");
   try {
-    data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(object.attr("data_ptr")()));
+    data = PyLong_AsVoidPtr(nb::object(object.attr("data_ptr")()).ptr());
   } catch (nb::python_error& e) {
     if (!e.matches(PyExc_Exception)) throw;
     unsupported(argument, fmt::format("expected a tensor in memory, got {} without: {}",
