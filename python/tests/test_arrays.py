@@ -50,9 +50,7 @@ def test_pytorch_gives_pytorch_and_the_same_bits():
 
 def test_dlpack_alone_is_enough():
     x, w = OnlyDLPack(X), OnlyDLPack(W)
-    for got, want in zip(
-        all_functions(x, w, np.empty), all_functions(X, W, np.empty), strict=True
-    ):
+    for got, want in zip(all_functions(x, w, np.empty), all_functions(X, W, np.empty), strict=True):
         assert_bits(got, want)
     out = np.empty((2, 3), np.int8)
     octavo.quantize(X, 0.5, out=OnlyDLPack(out))
