@@ -2,8 +2,8 @@
 
 #include <fmt/core.h>
 #include <unistd.h>
-#include <cmath>
 
+#include <cmath>
 #include <cstdio>
 
 #include "cli/table.hpp"
