@@ -53,7 +53,7 @@ double time_of(const F& call, double seconds) {
 
 // Bytes per second that copies of a buffer beyond the caches move, by all threads together.
 double bandwidth(int threads, double seconds) {
-  const std::vector<char> from(std::size_t{256} << 20, 1);
+  const std::vector<char> from(std::size_t{128} << 20, 1);
   std::vector<char> to(from.size());
   const std::size_t part = from.size() / static_cast<std::size_t>(threads);
   const double t = time_of(

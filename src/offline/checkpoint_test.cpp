@@ -1,6 +1,7 @@
 // Quantized checkpoints, tensor by tensor, against plain loops.
 #include "octavo/checkpoint.hpp"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -183,7 +184,7 @@ TEST(Quantize, StaticSmoothedOfAnOpt) {
   const std::vector<std::string> names{"q_proj", "k_proj", "v_proj"};
   std::vector<TensorRef> weights;
   for (const std::string& name : names) {
-    const auto e = in.tensors().find(p + "self_attn." + name + ".weight");
+    const auto e = in.tensors().find(fmt::format("{}self_attn.{}.weight", p, name));
     weights.push_back(*e.file->view(*e.tensor));
   }
   const auto& absmax = stats.find(p + "self_attn.q_proj")->absmax();
@@ -192,7 +193,7 @@ TEST(Quantize, StaticSmoothedOfAnOpt) {
   float most = 0;
   for (std::size_t j = 0; j < s->size(); ++j) most = std::max(most, absmax[j] / (*s)[j]);
   for (const std::string& name : names) {
-    const std::string layer = p + "self_attn." + name;
+    const std::string layer = fmt::format("{}self_attn.{}", p, name);
     std::vector<float> w = rounded({layer + ".weight", {24, 24}, StoredType::F16});
     for (std::size_t i = 0; i < w.size(); ++i) w[i] = to_float(to_f16(w[i] * (*s)[i % 24]));
     expect_rows(out, layer, w, 24, 24);
