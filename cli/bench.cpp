@@ -71,7 +71,7 @@ double bandwidth(int threads, double seconds) {
 
 Result<std::vector<Measured>> measure(const Context& context, const FloatGemm& gemm,
                                       const Options& o, Shape2 shape, double bytes_per_second) {
-  const auto [n, k] = shape;
+  const std::int64_t n = shape.first, k = shape.second;
   const Stream stream = context.stream();
   std::mt19937 rng(1);
   std::vector<std::int8_t> q(static_cast<std::size_t>(n * k));

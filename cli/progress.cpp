@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 
 #include "cli/table.hpp"
@@ -30,7 +31,7 @@ std::string ProgressLine::text(const Progress& progress, double seconds) const {
   }
   std::string remaining;
   if (share > 0.01 && share < 1 && seconds > 0.5) {
-    const auto left = static_cast<std::int64_t>(seconds * (1 - share) / share + 0.5);
+    const auto left = std::llround(seconds * (1 - share) / share);
     remaining = fmt::format("  {}:{:02} left", left / 60, left % 60);
   }
   constexpr int width = 24;
