@@ -104,6 +104,19 @@ TEST_F(Command, FromFloatToReport) {
   EXPECT_THAT(html, Not(HasSubstr("<script")));
 }
 
+TEST_F(Command, Bench) {
+  const Ran text = octavo("bench --shape 64x32 --rows 1,8 --seconds 0.001");
+  EXPECT_EQ(text.code, 0) << text.text;
+  EXPECT_THAT(text.text, HasSubstr("[64 x 32]"));
+  const Ran json = octavo("bench --json --rows 4 --seconds 0.001 " + in);
+  EXPECT_EQ(json.code, 0) << json.text;
+  const Json parsed = Json::parse(json.text);
+  EXPECT_EQ(parsed["layers"].size(), 4U);
+  EXPECT_GT(parsed["layers"][0]["rows"][0]["int8_seconds"], 0.0);
+  EXPECT_EQ(octavo("bench").code, 1);
+  EXPECT_THAT(octavo("bench --shape 3").text, HasSubstr("expected OUTxIN"));
+}
+
 TEST_F(Command, WrongUseAndRefusals) {
   EXPECT_EQ(octavo("").code, 2);
   EXPECT_EQ(octavo("quantize " + in).code, 2);

@@ -22,5 +22,6 @@ void add_inspect(CLI::App& app, Context& context);
 void add_quantize(CLI::App& app, Context& context);
 void add_verify(CLI::App& app, Context& context);
 void add_report(CLI::App& app, Context& context);
+void add_bench(CLI::App& app, Context& context);
 
 }  // namespace octavo::cli

@@ -21,6 +21,7 @@ int run(int argc, char** argv) {
   octavo::cli::add_quantize(app, context);
   octavo::cli::add_verify(app, context);
   octavo::cli::add_report(app, context);
+  octavo::cli::add_bench(app, context);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <initializer_list>
 
 #include "offline/checkpoint_parts.hpp"
 #include "offline/files.hpp"
@@ -25,21 +25,20 @@ bool contains(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
 }
 
-// Why a module is not one to quantize; empty if it is.
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Why a module is not one to quantize; no reason if it is.
 KeptTensor classify(std::string_view module) {
-  constexpr std::array<std::string_view, 7> embeddings{
-      "embed", "wte", "wpe", "shared", "relative_attention_bias", "rotary", "conv"};
-  constexpr std::array<std::string_view, 8> heads{
-      "lm_head", "embed_out", "score", "classifier", "cls", "qa_outputs", "output_layer", "head"};
   const std::string_view last = last_part(module);
-  if (last == "embed_out") return {"", "the head: its error goes straight to the output", true};
-  for (const std::string_view word : embeddings)
-    if (last == word || contains(last, "embed") || (word == "conv" && contains(last, "conv")))
-      return {"", "an embedding or a convolution, not a linear layer", false};
-  for (const std::string_view word : heads)
-    if (last == word || module.starts_with("cls."))
-      return {"", "the head: its error goes straight to the output", true};
-  if (last == "gate" || last == "router" || last == "shared_expert_gate")
+  if (module.starts_with("cls.") || is_one_of(last, {"lm_head", "embed_out", "score", "classifier",
+                                                     "qa_outputs", "output_layer", "head"}))
+    return {"", "the head: its error goes straight to the output", true};
+  if (contains(last, "embed") || contains(last, "conv") ||
+      is_one_of(last, {"wte", "wpe", "shared", "relative_attention_bias"}))
+    return {"", "an embedding or a convolution, not a linear layer", false};
+  if (is_one_of(last, {"gate", "router", "shared_expert_gate"}))
     return {"", "a router: a small layer that chooses experts", true};
   return {"", "", true};
 }

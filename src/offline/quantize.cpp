@@ -64,7 +64,6 @@ std::string file_name(const SafetensorsFile& file) {
 }
 
 Status write_index(const QuantizePlan& plan, const fs::path& directory) {
-  nlohmann::ordered_json map = nlohmann::ordered_json::object();
   std::map<std::string, std::string> sorted;
   std::uint64_t total = 0;
   for (const SafetensorsFile& file : plan.checkpoint->tensors().files())

@@ -73,18 +73,16 @@ class Shard {
   }
 
   // The source is read once; its pages may go.
-  void finished(const Piece& piece, std::span<const std::byte> source) {
+  void finished(std::span<const std::byte> source) {
     job_.file->release(source);
-    (void)piece;
     job_.done(source.size());
   }
   void finished_rows(const Piece& piece, const TensorRef& w) {
-    const auto bytes = static_cast<std::size_t>(piece.count * w.shape[1] * (bits(w.dtype) / 8));
+    const auto row = static_cast<std::size_t>(w.shape[1] * (bits(w.dtype) / 8));
+    const std::size_t bytes = row * static_cast<std::size_t>(piece.count);
     if (w.strides[1] == 1)
-      finished(piece, job_.file->bytes(*piece.tensor->source)
-                          .subspan(static_cast<std::size_t>(piece.first) * bytes /
-                                       static_cast<std::size_t>(piece.count),
-                                   bytes));
+      finished(job_.file->bytes(*piece.tensor->source)
+                   .subspan(row * static_cast<std::size_t>(piece.first), bytes));
     else
       job_.done(bytes);
   }
@@ -97,7 +95,7 @@ class Shard {
             writer_.write(piece.tensor->spec.name, static_cast<std::uint64_t>(piece.first), bytes);
         !s)
       return s;
-    finished(piece, bytes);
+    finished(bytes);
     return {};
   }
 

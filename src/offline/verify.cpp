@@ -170,30 +170,29 @@ std::vector<float> smoothing_of(const Checkpoint& original, const Smoothing& smo
   return {};
 }
 
-// What a tensor that is not quantized must look like.
-Result<std::vector<std::byte>> expected_bytes(const Checkpoint& original,
+// What smoothing makes of a tensor that is not quantized; empty if nothing.
+Result<std::vector<std::byte>> smoothed_bytes(const Checkpoint& original,
                                               const Smoothing& smoothing,
                                               const SafetensorsSet::Entry& entry) {
-  const auto bytes = entry.file->bytes(*entry.tensor);
-  std::vector<std::byte> out(bytes.begin(), bytes.end());
   const std::string module(parent(entry.tensor->name));
+  const std::vector<std::uint64_t>& shape = entry.tensor->shape;
   const auto type = dtype_of_stored(entry.tensor->type);
-  if (const auto norm = smoothing.find(module);
-      norm != smoothing.end() &&
-      entry.tensor->shape == std::vector<std::uint64_t>{norm->second.size()}) {
-    if (Status s = divide_vector(
-            entry.file->path(), entry.tensor->name,
-            TensorMut(out.data(), *type, {static_cast<std::int64_t>(norm->second.size())}),
-            norm->second);
-        !s)
+  std::vector<std::byte> out;
+  if (!type || !is_float(*type)) return out;
+  const auto bytes = entry.file->bytes(*entry.tensor);
+  if (const auto norm = smoothing.find(module); norm != smoothing.end()) {
+    if (shape != std::vector<std::uint64_t>{norm->second.size()}) return out;
+    out.assign(bytes.begin(), bytes.end());
+    const TensorMut values(out.data(), *type, {static_cast<std::int64_t>(shape[0])});
+    if (Status s = divide_vector(entry.file->path(), entry.tensor->name, values, norm->second); !s)
       return s.error();
     return out;
   }
   const std::vector<float> scales = smoothing_of(original, smoothing, module);
-  if (scales.empty() || !entry.tensor->name.ends_with(".weight") ||
-      entry.tensor->shape.size() != 2 || entry.tensor->shape[1] != scales.size())
-    return out;
-  scale_columns(out.data(), *type, static_cast<std::int64_t>(entry.tensor->shape[0]), scales);
+  if (scales.empty() || !entry.tensor->name.ends_with(".weight") || shape.size() != 2) return out;
+  if (shape[1] != scales.size()) return out;
+  out.assign(bytes.begin(), bytes.end());
+  scale_columns(out.data(), *type, static_cast<std::int64_t>(shape[0]), scales);
   return out;
 }
 
@@ -249,11 +248,13 @@ Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,
         if (!other)
           return bad_tensor(quantized.path().string(), t.name,
                             fmt::format("expected this tensor of {}, got none", file.path()));
-        const auto expected = expected_bytes(original, *smoothing, source);
-        if (!expected) return expected.error();
+        const auto smoothed = smoothed_bytes(original, *smoothing, source);
+        if (!smoothed) return smoothed.error();
+        const std::span<const std::byte> expected =
+            smoothed->empty() ? file.bytes(t) : std::span<const std::byte>(*smoothed);
         const auto got = other.file->bytes(*other.tensor);
         if (other.tensor->type != t.type || other.tensor->shape != t.shape ||
-            !std::equal(got.begin(), got.end(), expected->begin(), expected->end()))
+            !std::equal(got.begin(), got.end(), expected.begin(), expected.end()))
           report.unexpected.push_back(t.name);
       }
     if (report.layers.empty())

@@ -129,6 +129,37 @@ TEST(Verify, AcceptsWhatQuantizeMakes) {
     }
 }
 
+// A layer of a pair that stays float is smoothed all the same: Falcon's norm feeds both of these.
+TEST(Verify, KnowsWhatSmoothingDoesToFloatLayers) {
+  const TemporaryDirectory dir;
+  const std::string p = "transformer.h.0.";
+  testing::make_safetensors(dir / "in" / "m.safetensors",
+                            {{p + "input_layernorm.weight", {16}, StoredType::BF16},
+                             {p + "input_layernorm.bias", {16}, StoredType::BF16},
+                             {p + "self_attention.query_key_value.weight", {24, 16}},
+                             {p + "mlp.dense_h_to_4h.weight", {64, 16}, StoredType::F16},
+                             {p + "mlp.dense_4h_to_h.weight", {16, 64}}});
+  testing::make_file(dir / "in" / "config.json", R"({"model_type":"falcon"})");
+  const auto in = Checkpoint::open(dir / "in");
+  ASSERT_TRUE(in);
+  const Statistics stats = make_statistics(*in);
+  quantize_to(*in, {.ignore = {"*.dense_h_to_4h"}, .statistics = &stats, .smooth = true},
+              dir / "out");
+  const auto out = Checkpoint::open(dir / "out");
+  ASSERT_TRUE(out);
+  const auto float_layer = out->tensors().find(p + "mlp.dense_h_to_4h.weight");
+  EXPECT_EQ(float_layer.tensor->type, StoredType::F16);
+  const auto report = verify(Stream::cpu(), *in, *out, &stats);
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_THAT(report->unexpected, ElementsAre());
+  EXPECT_EQ(report->layers.size(), 2U);
+  // Without the scales that were used, the changed tensors stand out.
+  std::filesystem::remove(dir / "out" / smoothing_file_name);
+  const auto blind = verify(Stream::cpu(), *in, *out, &stats);
+  ASSERT_TRUE(blind) << blind.error().message();
+  EXPECT_EQ(blind->unexpected.size(), 3U);
+}
+
 TEST(Verify, SeesWhatWasChanged) {
   const TemporaryDirectory dir;
   testing::make_llama(dir / "in", StoredType::F32);
