@@ -134,13 +134,18 @@ def test_layers_are_saved_loaded_copied_and_pickled():
     assert torch.equal(pickle.loads(pickle.dumps(layer))(x), y)
 
 
-def test_layers_refuse_gradients():
-    layer = octavo.torch.QuantizedLinear.from_float(torch.nn.Linear(8, 4))
+def test_layers_run_between_float_ones_but_have_no_gradient():
+    linear = torch.nn.Linear(8, 4)
     x = torch.randn(3, 8, requires_grad=True)
-    with pytest.raises(octavo.Error, match="no_grad"):
-        layer(x)
-    with torch.no_grad():
-        layer(x)
+    for layer in (
+        octavo.torch.QuantizedLinear.from_float(linear),
+        octavo.torch.SmoothQuantLinear.from_float(linear, act_scale=0.02),
+    ):
+        y = layer(x)
+        with torch.no_grad():
+            assert torch.equal(y, layer(x))
+        with pytest.raises(octavo.Error, match="no_grad"):
+            y.sum().backward()
 
 
 # ---- models

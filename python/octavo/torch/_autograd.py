@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from .. import _functions as functions
+from ._layers import unsupported
 
 
 class _Quantize(torch.autograd.Function):
@@ -17,6 +19,7 @@ class _Quantize(torch.autograd.Function):
         return functions.quantize(x.detach(), scale, zero_point, **options).to(x.dtype)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, dy: torch.Tensor) -> Any:
         (x,) = ctx.saved_tensors
         scale, zero_point, options = ctx.parameters
@@ -32,6 +35,7 @@ class _FakeQuantize(torch.autograd.Function):
         return functions.fake_quantize(x.detach(), scale, zero_point, **options)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, dy: torch.Tensor) -> Any:
         (x,) = ctx.saved_tensors
         scale, zero_point, options = ctx.parameters
@@ -40,7 +44,21 @@ class _FakeQuantize(torch.autograd.Function):
 
 
 def _constant(value: Any) -> Any:
-    return value.detach() if isinstance(value, torch.Tensor) else value
+    """As it is now: an observer may change it before the gradient is computed."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    return value.copy() if hasattr(value, "copy") else value
+
+
+def _check(x: Any, options: dict[str, Any]) -> None:
+    if not isinstance(x, torch.Tensor):
+        raise unsupported("x", f"expected a torch.Tensor, got {type(x).__name__}")
+    if options.get("out") is not None:
+        raise unsupported("out", "expected none, for a gradient needs x as it was, got one")
+    if options.get("dtype") in ("s4", "u4", "int4", "uint4"):
+        raise unsupported(
+            "dtype", f"expected 's8' or 'u8', got '{options['dtype']}'; q_min and q_max give 4 bits"
+        )
 
 
 def quantize(x: torch.Tensor, scale: Any, zero_point: Any = None, **options: Any) -> torch.Tensor:
@@ -54,6 +72,7 @@ def quantize(x: torch.Tensor, scale: Any, zero_point: Any = None, **options: Any
     >>> q.detach(), x.grad
     (tensor([  1., 127.]), tensor([2., 0.]))
     """
+    _check(x, options)
     return _Quantize.apply(x, _constant(scale), _constant(zero_point), options)
 
 
@@ -69,4 +88,5 @@ def fake_quantize(
     >>> y.detach(), x.grad
     (tensor([ 0.5000, 63.5000]), tensor([1., 0.]))
     """
+    _check(x, options)
     return _FakeQuantize.apply(x, _constant(scale), _constant(zero_point), options)

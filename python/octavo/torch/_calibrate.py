@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from .. import _core
-from .._error import Error, ErrorCode
+from ._layers import bypass_fast_paths, check_model, invalid, is_linear, unsupported
 from ._names import Patterns
 from ._progress import progress
 
@@ -23,11 +24,51 @@ def _call(model: torch.nn.Module, batch: Any) -> None:
         model(batch)
 
 
+def _watch(module: torch.nn.Module, see: Callable[[Any], None]) -> Any:
+    """Calls `see` with each input of a layer; returns the handle that ends it."""
+
+    def hook(_: torch.nn.Module, inputs: tuple[Any, ...], named: dict[str, Any] | None = None):
+        for given in (*inputs, *(named or {}).values()):
+            see(given)
+            break  # a linear layer has one input
+
+    try:
+        return module.register_forward_pre_hook(hook, with_kwargs=True)
+    except TypeError:  # before PyTorch 2.0, which shows no named inputs to hooks
+        return module.register_forward_pre_hook(hook)
+
+
+@contextmanager
+def _watched(
+    model: torch.nn.Module, layers: Mapping[str, torch.nn.Module], statistics: _core.Statistics
+) -> Iterator[None]:
+    """The model in eval mode with all layers watched; afterwards as it was, whatever happens."""
+
+    def seer(name: str) -> Callable[[Any], None]:
+        return lambda x: statistics.update(
+            name, x.detach().cpu() if isinstance(x, torch.Tensor) else x
+        )
+
+    modes = [(module, module.training) for module in model.modules()]
+    undo = bypass_fast_paths(model.modules())
+    handles = [_watch(module, seer(name)) for name, module in layers.items()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        undo()
+        for module, training in modes:
+            module.training = training
+
+
 def calibrate(
     model: torch.nn.Module,
     batches: Iterable[Any],
-    *,
     path: str | os.PathLike[str] | None = None,
+    *,
     sample_rows: int = 64,
     histogram: bool = True,
     ignore: Iterable[str] = (),
@@ -45,35 +86,28 @@ def calibrate(
     >>> found.layer("0")["absmax"]
     array([1., 3.], dtype=float32)
     """
+    check_model(model)
+    if not isinstance(batches, Iterable):
+        raise unsupported(
+            "batches", f"expected something to iterate over, got {type(batches).__name__}"
+        )
     statistics = _core.Statistics(sample_rows=sample_rows, histogram_bits=7 if histogram else None)
     patterns = Patterns(ignore)
-    layers = [
-        (name, module)
+    layers = {
+        name: module
         for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear) and patterns.find(name) is None
-    ]
+        if is_linear(module) and patterns.find(name) is None
+    }
     patterns.check_all_used()
     if not layers:
-        raise Error(ErrorCode.invalid_problem, "model: expected linear layers, got none", "model")
-
-    def watch(name: str) -> Callable[..., None]:
-        def hook(_: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
-            if inputs:
-                statistics.update(name, inputs[0].detach())
-
-        return hook
-
-    handles = [module.register_forward_pre_hook(watch(name)) for name, module in layers]
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            for batch in progress(batches, "calibrating, batches", show_progress):
-                (forward or _call)(model, batch)
-    finally:
-        model.train(training)
-        for handle in handles:
-            handle.remove()
+        raise invalid("model", "expected linear layers, got none")
+    count = 0
+    with _watched(model, layers, statistics):
+        for batch in progress(batches, "calibrating, batches", show_progress):
+            (forward or _call)(model, batch)
+            count += 1
+    if count == 0:
+        raise invalid("batches", "expected at least one, got none")
     if path is not None:
         statistics.write(path)
     return statistics

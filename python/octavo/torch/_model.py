@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
 
 from .. import _core
-from .._error import Error, ErrorCode
+from ._layers import (
+    bypass_fast_paths,
+    check_model,
+    invalid,
+    is_linear,
+    is_plain,
+    statistics_of,
+    unsupported,
+    weight_of,
+)
 from ._modules import QuantizedLinear, SmoothQuantLinear
 from ._names import Patterns
 
@@ -47,88 +57,107 @@ class ModelReport:
         return "\n".join(lines)
 
 
-def _act_scale(statistics: _core.Statistics, name: str) -> float | None:
-    layer = statistics.layer(name)
-    if layer is None:
-        return None
-    largest = float(layer["absmax"].max(initial=0.0))
-    return largest / 127 if largest > 0 else 1.0
+def _act_scale(statistics: _core.Statistics, names: Iterable[str]) -> float | None:
+    """Of a layer with these names: one that a model uses twice is calibrated under the first."""
+    for name in names:
+        layer = statistics.layer(name)
+        if layer is not None:
+            largest = float(layer["absmax"].max(initial=0.0))
+            return largest / 127 if largest > 0 else 1.0
+    return None
 
 
-def _why_not(name: str, module: torch.nn.Linear, parent: torch.nn.Module | None) -> str:
-    if type(module) is not torch.nn.Linear:
+def _why_not(name: str, module: torch.nn.Module, parent: torch.nn.Module | None) -> str:
+    """Why a layer stays as it is; empty if it need not."""
+    if not is_plain(module):
         return f"its class {type(module).__name__} may compute something else"
     if isinstance(parent, torch.nn.MultiheadAttention):
         return "attention reads its weight directly"
     if not module.weight.is_floating_point():
         return f"its weights are {module.weight.dtype}"
+    if not name:
+        return "the model itself is a linear layer: make one with from_float"
     return ""
+
+
+def _check(scheme: str, mode: str, statistics: object) -> None:
+    if scheme not in ("dynamic", "static"):
+        raise unsupported("scheme", f"expected 'dynamic' or 'static', got {scheme!r}")
+    if mode not in ("symmetric", "asymmetric"):
+        raise unsupported("mode", f"expected 'symmetric' or 'asymmetric', got {mode!r}")
+    if scheme == "static" and mode != "symmetric":
+        raise unsupported("mode", "expected 'symmetric' for scheme 'static', got 'asymmetric'")
+    if scheme == "static" and statistics is None:
+        raise invalid("statistics", "expected those of calibrate for scheme 'static', got None")
 
 
 def quantize_model_(
     model: torch.nn.Module,
     *,
     scheme: str = "dynamic",
-    statistics: _core.Statistics | None = None,
-    ignore: Iterable[str] = ("*lm_head",),
+    statistics: _core.Statistics | str | os.PathLike[str] | None = None,
+    ignore: Iterable[str] | None = ("*lm_head",),
     mode: str = "symmetric",
 ) -> ModelReport:
     """Replaces the linear layers of a model by quantized ones, in place, and says what it did.
 
     scheme: "dynamic" (`QuantizedLinear`) or "static" (`SmoothQuantLinear`, which needs the
-    statistics of `calibrate`). ignore: names of layers that stay float, with * and ?, or `re:` and
-    a regular expression; the default keeps the head of a language model.
+    statistics of `calibrate`, or their file). ignore: names of layers that stay float, with * and
+    ?, or `re:` and a regular expression; the default keeps the head of a language model. mode: of
+    the rows of scheme "dynamic".
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
     >>> print(octavo.torch.quantize_model_(model, ignore=["2"]).quantized)
     ['0']
     """
-    if scheme not in ("dynamic", "static"):
-        raise Error(
-            ErrorCode.unsupported,
-            f"scheme: expected 'dynamic' or 'static', got {scheme!r}",
-            "scheme",
-        )
-    if scheme == "static" and statistics is None:
-        raise Error(
-            ErrorCode.invalid_problem,
-            "statistics: expected those of calibrate for scheme 'static', got None",
-            "statistics",
-        )
+    check_model(model)
+    _check(scheme, mode, statistics)
+    known = statistics_of(statistics) if scheme == "static" else None
     patterns = Patterns(ignore)
     modules = dict(model.named_modules(remove_duplicate=False))
-    made: dict[int, torch.nn.Module] = {}
-    report = ModelReport()
-    planned: list[tuple[str, torch.nn.Linear, float | None]] = []
+    names: dict[int, list[str]] = {}
     for name, module in modules.items():
-        if not isinstance(module, torch.nn.Linear):
+        if is_linear(module):
+            names.setdefault(id(module), []).append(name)
+    report = ModelReport()
+    planned: list[tuple[str, torch.nn.Module, float | None]] = []
+    for name, module in modules.items():
+        if not is_linear(module):
             continue
-        shape = (module.out_features, module.in_features)
         parent = modules.get(name.rpartition(".")[0]) if name else None
         reason = _why_not(name, module, parent)
         pattern = patterns.find(name)
         if pattern is not None:
             reason = f"ignored by '{pattern}'"
         scale = None
-        if not reason and not name:
-            reason = "the model itself is a linear layer: make one with from_float"
-        if not reason and scheme == "static":
-            scale = _act_scale(statistics, name)
+        if not reason and known is not None:
+            scale = _act_scale(known, names[id(module)])
             if scale is None:
                 reason = "no statistics of its input"
-        report.layers.append(LayerReport(name, shape, not reason, reason))
+        rows, columns = weight_of(module).shape
+        report.layers.append(LayerReport(name, (rows, columns), not reason, reason))
         if not reason:
             planned.append((name, module, scale))
     if tuple(patterns.patterns) != ("*lm_head",):
         patterns.check_all_used()
     if not planned:
-        raise Error(
-            ErrorCode.invalid_problem,
-            "model: expected linear layers to quantize, got none"
-            + "".join(f"\n  {layer}" for layer in report.layers),
+        raise invalid(
             "model",
+            "expected linear layers to quantize, got none"
+            + "".join(f"\n  {layer}" for layer in report.layers),
         )
-    for name, module, scale in planned:
+    _replace(modules, planned, mode)
+    return report
+
+
+def _replace(
+    modules: dict[str, torch.nn.Module],
+    planned: list[tuple[str, torch.nn.Module, float | None]],
+    mode: str,
+) -> None:
+    """All are made before the first is replaced, so that a refusal leaves the model whole."""
+    made: dict[int, torch.nn.Module] = {}
+    for _, module, scale in planned:
         if id(module) not in made:
             made[id(module)] = (
                 QuantizedLinear.from_float(module, mode=mode)
@@ -136,6 +165,9 @@ def quantize_model_(
                 else SmoothQuantLinear.from_float(module, act_scale=scale)
             )
             made[id(module)].train(module.training)
-        parent_name, _, last = name.rpartition(".")
-        setattr(modules[parent_name], last, made[id(module)])
-    return report
+    above = set()
+    for name, module, _ in planned:
+        parent, _, last = name.rpartition(".")
+        setattr(modules[parent], last, made[id(module)])
+        above |= {name[:i] for i, c in enumerate(name) if c == "."} | {""}
+    bypass_fast_paths(modules[name] for name in above)

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from .. import _core, _functions
-from .._error import Error, ErrorCode
+from ._layers import invalid, is_linear, unsupported, weight_of
+
+_NAMES = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+}
+
+
+class _WithoutGradient(torch.autograd.Function):
+    """For a layer whose input requires a gradient: it runs, but nothing goes back through it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, layer: _Int8Linear) -> torch.Tensor:
+        return layer._run(x.detach())
+
+    @staticmethod
+    def backward(ctx: Any, dy: torch.Tensor) -> Any:
+        raise unsupported(
+            "x", "expected inference, got a gradient that goes back through a quantized layer; use "
+            "torch.no_grad(), or octavo.torch.fake_quantize in training"
+        )  # fmt: skip
 
 
 class _Int8Linear(torch.nn.Module):
@@ -16,14 +40,22 @@ class _Int8Linear(torch.nn.Module):
     weight_q: torch.Tensor
     weight_scale: torch.Tensor
     bias: torch.Tensor | None
+    _like: torch.Tensor
+    _scales: tuple[str, ...] = ("weight_scale",)
 
     def __init__(
-        self, weight_q: torch.Tensor, weight_scale: torch.Tensor, bias: torch.Tensor | None
+        self,
+        weight_q: torch.Tensor,
+        weight_scale: torch.Tensor,
+        bias: torch.Tensor | None,
+        dtype: torch.dtype,
     ) -> None:
         super().__init__()
         self.register_buffer("weight_q", weight_q)
         self.register_buffer("weight_scale", weight_scale)
         self.register_buffer("bias", bias)
+        # Nothing but the type that the weights have as floats, which .to(dtype) changes.
+        self.register_buffer("_like", torch.empty(0, dtype=dtype), persistent=False)
         self._packed: tuple[Any, _core.PackedWeight] | None = None
 
     @property
@@ -34,34 +66,57 @@ class _Int8Linear(torch.nn.Module):
     def in_features(self) -> int:
         return self.weight_q.shape[1]
 
+    @property
+    def weight(self) -> torch.Tensor:
+        """The weights as floats, made afresh each time: for code that looks at a layer's weight."""
+        return _functions.dequantize(
+            self.weight_q, self.weight_scale, axis=0, dtype=_NAMES[self._like.dtype]
+        )
+
     @staticmethod
-    def _quantized(linear: torch.nn.Linear) -> tuple[torch.Tensor, ...]:
-        weight = linear.weight.detach()
-        q, scale, _ = _functions.quantize_dynamic(weight.contiguous())
+    def _quantized(linear: torch.nn.Module) -> dict[str, Any]:
+        if not isinstance(linear, torch.nn.Module) or not is_linear(linear):
+            raise unsupported("linear", f"expected a torch.nn.Linear, got {type(linear).__name__}")
+        weight = weight_of(linear)
+        if weight.dtype not in _NAMES:
+            raise unsupported("linear", f"expected weights of floats, got {weight.dtype}")
+        q, scale, _ = _functions.quantize_dynamic(weight)
         bias = None if linear.bias is None else linear.bias.detach().clone()
-        return q, scale, bias
+        return {"weight_q": q, "weight_scale": scale, "bias": bias, "dtype": weight.dtype}
+
+    def _apply(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Scales stay as exact as they are where a model becomes f16 or bf16."""
+        before = {name: getattr(self, name) for name in self._scales}
+        super()._apply(fn, *args, **kwargs)
+        for name, scale in before.items():
+            moved = getattr(self, name)
+            if moved.dtype in (torch.float16, torch.bfloat16):
+                setattr(self, name, scale.to(moved.device))
+        return self
 
     def _weight(self) -> _core.PackedWeight:
         """The weights, packed once for as long as the buffer is the same and is not written."""
-        key = (self.weight_q.data_ptr(), self.weight_q._version)
+        w = self.weight_q
+        key = (w.data_ptr(), None if w.is_inference() else w._version)
         if self._packed is None or self._packed[0] != key:
-            self._packed = (key, _functions.pack(self.weight_q))
+            self._packed = (key, _functions.pack(w))
         return self._packed[1]
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__() if hasattr(super(), "__getstate__") else self.__dict__
         return {**state, "_packed": None}
 
-    @staticmethod
-    def _input(x: torch.Tensor) -> torch.Tensor:
+    def _run(self, x: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not isinstance(x, torch.Tensor):
+            raise unsupported("x", f"expected a torch.Tensor, got {type(x).__name__}")
+        if x.dtype not in _NAMES:
+            raise unsupported("x", f"expected float32, float64, float16 or bfloat16, got {x.dtype}")
         if x.requires_grad and torch.is_grad_enabled():
-            raise Error(
-                ErrorCode.invalid_problem,
-                "x: expected a tensor without gradient, got one that requires it; quantized layers "
-                "are for inference, call them under torch.no_grad() or torch.inference_mode()",
-                "x",
-            )
-        return x.detach()
+            return _WithoutGradient.apply(x, self)
+        return self._run(x.detach())
 
     def extra_repr(self) -> str:
         return (
@@ -72,6 +127,8 @@ class _Int8Linear(torch.nn.Module):
 
 class QuantizedLinear(_Int8Linear):
     """A linear layer whose input is quantized row by row on the fly (W8A8, dynamic).
+
+    `dtype` is that of the float weights; the output has the type of the input.
 
     >>> float_layer = torch.nn.Linear(4, 2)
     >>> octavo.torch.QuantizedLinear.from_float(float_layer)
@@ -85,19 +142,20 @@ class QuantizedLinear(_Int8Linear):
         bias: torch.Tensor | None = None,
         *,
         mode: str = "symmetric",
+        dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__(weight_q, weight_scale, bias)
+        super().__init__(weight_q, weight_scale, bias, dtype)
+        if mode not in ("symmetric", "asymmetric"):
+            raise unsupported("mode", f"expected 'symmetric' or 'asymmetric', got {mode!r}")
         self.mode = mode
 
     @classmethod
-    def from_float(cls, linear: torch.nn.Linear, *, mode: str = "symmetric") -> QuantizedLinear:
+    def from_float(cls, linear: torch.nn.Module, *, mode: str = "symmetric") -> QuantizedLinear:
         """From a float layer, with a scale for each output channel."""
-        return cls(*cls._quantized(linear), mode=mode)
+        return cls(**cls._quantized(linear), mode=mode)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _functions.linear(
-            self._input(x), self._weight(), self.weight_scale, self.bias, mode=self.mode
-        )
+    def _run(self, x: torch.Tensor) -> torch.Tensor:
+        return _functions.linear(x, self._weight(), self.weight_scale, self.bias, mode=self.mode)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, mode={self.mode}"
@@ -111,6 +169,9 @@ class SmoothQuantLinear(_Int8Linear):
     torch.Size([3, 2])
     """
 
+    act_scale: torch.Tensor
+    _scales = ("weight_scale", "act_scale")
+
     def __init__(
         self,
         weight_q: torch.Tensor,
@@ -118,26 +179,31 @@ class SmoothQuantLinear(_Int8Linear):
         bias: torch.Tensor | None = None,
         *,
         act_scale: float,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__(weight_q, weight_scale, bias)
-        self.register_buffer("act_scale", torch.tensor(float(act_scale), dtype=torch.float32))
+        super().__init__(weight_q, weight_scale, bias, dtype)
+        try:
+            scale = torch.tensor(float(act_scale), dtype=torch.float32)
+        except (TypeError, ValueError):
+            raise invalid("act_scale", f"expected one number, got {act_scale!r}") from None
+        # (Its reciprocal is what rows are multiplied by.)
+        if not (scale > 0 and math.isfinite(scale) and math.isfinite(1 / scale)):
+            raise invalid(
+                "act_scale",
+                f"expected a finite number above 0 with a finite reciprocal, got {act_scale}",
+            )
+        self.register_buffer("act_scale", scale)
 
     @classmethod
-    def from_float(cls, linear: torch.nn.Linear, *, act_scale: float) -> SmoothQuantLinear:
+    def from_float(cls, linear: torch.nn.Module, act_scale: float) -> SmoothQuantLinear:
         """From a float layer and the scale of its input: the largest magnitude seen, over 127."""
-        return cls(*cls._quantized(linear), act_scale=act_scale)
+        return cls(**cls._quantized(linear), act_scale=act_scale)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def _run(self, x: torch.Tensor) -> torch.Tensor:
         scale = float(self.act_scale)
-        x_q = _functions.quantize(self._input(x), scale)
-        out_dtype = {
-            torch.float32: "f32",
-            torch.float64: "f64",
-            torch.float16: "f16",
-            torch.bfloat16: "bf16",
-        }[x.dtype]
+        x_q = _functions.quantize(x, scale)
         return _functions.smoothquant_linear(
-            x_q, scale, self._weight(), self.weight_scale, self.bias, out_dtype=out_dtype
+            x_q, scale, self._weight(), self.weight_scale, self.bias, out_dtype=_NAMES[x.dtype]
         )
 
     def extra_repr(self) -> str:

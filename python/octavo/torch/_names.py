@@ -9,18 +9,35 @@ from collections.abc import Iterable
 from .._error import Error, ErrorCode
 
 
+def _invalid(message: str) -> Error:
+    return Error(ErrorCode.invalid_problem, f"ignore: {message}", "ignore")
+
+
 class Patterns:
     """Names with * and ?, or `re:` and a regular expression that the name's beginning matches."""
 
-    def __init__(self, patterns: Iterable[str]) -> None:
-        self.patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+    def __init__(self, patterns: Iterable[str] | None) -> None:
+        given = [patterns] if isinstance(patterns, str) else patterns
+        try:
+            self.patterns = list(given or ())
+        except TypeError:
+            self.patterns = [given]  # refused below
         self._used: set[str] = set()
+        self._expressions: dict[str, re.Pattern[str]] = {}
+        for pattern in self.patterns:
+            if not isinstance(pattern, str):
+                raise _invalid(f"expected names or patterns, got {pattern!r}")
+            if pattern.startswith("re:"):
+                try:
+                    self._expressions[pattern] = re.compile(pattern[3:])
+                except re.error as e:
+                    raise _invalid(f"expected a regular expression, got '{pattern}': {e}") from None
 
     def find(self, name: str) -> str | None:
         """The first pattern that means this name."""
         for pattern in self.patterns:
-            if pattern.startswith("re:"):
-                hit = re.match(pattern[3:], name) is not None
+            if pattern in self._expressions:
+                hit = self._expressions[pattern].match(name) is not None
             else:
                 hit = fnmatch.fnmatchcase(name, pattern)
             if hit:
@@ -32,9 +49,6 @@ class Patterns:
         """A pattern that matches nothing is a mistake."""
         for pattern in self.patterns:
             if pattern not in self._used:
-                raise Error(
-                    ErrorCode.invalid_problem,
-                    f"ignore: expected patterns that match a layer, got '{pattern}', which matches "
-                    "none",
-                    "ignore",
+                raise _invalid(
+                    f"expected patterns that match a layer, got '{pattern}', which matches none"
                 )
