@@ -7,7 +7,8 @@ array([[ 0.5, -1. ]], dtype=float32)
 
 from typing import Any
 
-from ._core import PackedWeight, Statistics, Stream, __version__
+from ._core import PackedWeight, Statistics, Stream
+from ._core import version as __version__
 from ._error import Error, ErrorCode
 from ._functions import (
     dequantize,

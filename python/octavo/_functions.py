@@ -13,6 +13,7 @@ Number = Any  # one, or an array of them
 Profile = Literal["torch", "onnx"]
 Integer = Literal["s8", "u8", "s4", "u4"]
 Float = Literal["f32", "f64", "f16", "bf16"]
+Mode = Literal["symmetric", "asymmetric"]
 
 
 def quantize(
@@ -169,7 +170,7 @@ def quantize_dynamic(
     x: Array,
     *,
     scope: Literal["token", "tensor", "channel", "group"] = "token",
-    mode: Literal["symmetric", "asymmetric"] = "symmetric",
+    mode: Mode = "symmetric",
     dtype: Integer = "s8",
     axis: int | None = None,
     group_size: int | None = None,
@@ -203,7 +204,7 @@ def linear(
     weight_scale: Number,
     bias: Array | None = None,
     *,
-    mode: Literal["symmetric", "asymmetric"] = "symmetric",
+    mode: Mode = "symmetric",
     residual: Array | None = None,
     relu: bool = False,
     out_dtype: Float | None = None,
@@ -331,7 +332,7 @@ def info() -> dict[str, Any]:
     ['cpu']
     """
     return {
-        "version": _core.__version__,
+        "version": _core.version,
         "cpu": _core.cpu_name(),
         "targets": targets(),
         "target": _core.best_target(),

@@ -98,7 +98,7 @@ void raise(const Refused& refused) {
 
 NB_MODULE(_core, m) {
   using namespace octavo::python;
-  m.attr("__version__") = OCTAVO_MODULE_VERSION;
+  m.attr("version") = OCTAVO_MODULE_VERSION;  // (stubs have no names with underscores)
   // What lives until the interpreter ends (in a cache of torch.compile, say) is not worth a
   // warning.
   nb::set_leak_warnings(false);

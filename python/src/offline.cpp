@@ -208,7 +208,9 @@ void define_offline(nb::module_& m) {
   m.def("search_alpha", &find_alpha, nb::arg("weights"), nb::arg("absmax"), nb::arg("rows"),
         nb::arg("scheme") = "w8a8-dynamic");
   m.def("smoothing_pairs", &pairs_of, nb::arg("tensors"), nb::arg("model_type") = "",
-        nb::arg("norm_feeds_residual") = false);
+        nb::arg("norm_feeds_residual") = false,
+        nb::sig("def smoothing_pairs(tensors: collections.abc.Sequence[str], model_type: str = '', "
+                "norm_feeds_residual: bool = False) -> dict[str, typing.Any]"));
 }
 
 }  // namespace octavo::python

@@ -89,7 +89,7 @@ static inline octavo_tensor octavo_tensor_of(const void* data, octavo_dtype dtyp
   octavo_tensor tensor;
   memset(&tensor, 0, sizeof tensor);
   tensor.struct_size = sizeof tensor;
-  tensor.data = (void*)data;
+  memcpy(&tensor.data, &data, sizeof data); /* (a cast of the const away is a warning to some) */
   tensor.dtype = dtype;
   tensor.rank = rank;
   tensor.shape = shape;

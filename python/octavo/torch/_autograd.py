@@ -13,7 +13,7 @@ from ._layers import unsupported
 
 class _Quantize(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, scale: Any, zero_point: Any, options: dict) -> Any:
+    def forward(ctx: Any, x: torch.Tensor, scale: Any, zero_point: Any, options: Any) -> Any:
         ctx.save_for_backward(x)
         ctx.parameters = scale, zero_point, options
         return functions.quantize(x.detach(), scale, zero_point, **options).to(x.dtype)
@@ -29,7 +29,7 @@ class _Quantize(torch.autograd.Function):
 
 class _FakeQuantize(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, scale: Any, zero_point: Any, options: dict) -> Any:
+    def forward(ctx: Any, x: torch.Tensor, scale: Any, zero_point: Any, options: Any) -> Any:
         ctx.save_for_backward(x)
         ctx.parameters = scale, zero_point, options
         return functions.fake_quantize(x.detach(), scale, zero_point, **options)

@@ -27,7 +27,9 @@ def _call(model: torch.nn.Module, batch: Any) -> None:
 def _watch(module: torch.nn.Module, see: Callable[[Any], None]) -> Any:
     """Calls `see` with each input of a layer; returns the handle that ends it."""
 
-    def hook(_: torch.nn.Module, inputs: tuple[Any, ...], named: dict[str, Any] | None = None):
+    def hook(
+        _: torch.nn.Module, inputs: tuple[Any, ...], named: dict[str, Any] | None = None
+    ) -> None:
         for given in (*inputs, *(named or {}).values()):
             see(given)
             break  # a linear layer has one input

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 
 from .. import _core
+from .._functions import Mode
 from ._layers import (
     bypass_fast_paths,
     check_model,
@@ -94,10 +96,10 @@ def _check(scheme: str, mode: str, statistics: object) -> None:
 def quantize_model_(
     model: torch.nn.Module,
     *,
-    scheme: str = "dynamic",
+    scheme: Literal["dynamic", "static"] = "dynamic",
     statistics: _core.Statistics | str | os.PathLike[str] | None = None,
     ignore: Iterable[str] | None = ("*lm_head",),
-    mode: str = "symmetric",
+    mode: Mode = "symmetric",
 ) -> ModelReport:
     """Replaces the linear layers of a model by quantized ones, in place, and says what it did.
 
@@ -153,7 +155,7 @@ def quantize_model_(
 def _replace(
     modules: dict[str, torch.nn.Module],
     planned: list[tuple[str, torch.nn.Module, float | None]],
-    mode: str,
+    mode: Mode,
 ) -> None:
     """All are made before the first is replaced, so that a refusal leaves the model whole."""
     made: dict[int, torch.nn.Module] = {}

@@ -11,7 +11,7 @@ import torch
 from .. import _core, _functions
 from ._layers import invalid, is_linear, unsupported, weight_of
 
-_NAMES = {
+_NAMES: dict[torch.dtype, _functions.Float] = {
     torch.float32: "f32",
     torch.float64: "f64",
     torch.float16: "f16",
@@ -141,7 +141,7 @@ class QuantizedLinear(_Int8Linear):
         weight_scale: torch.Tensor,
         bias: torch.Tensor | None = None,
         *,
-        mode: str = "symmetric",
+        mode: _functions.Mode = "symmetric",
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__(weight_q, weight_scale, bias, dtype)
@@ -150,7 +150,9 @@ class QuantizedLinear(_Int8Linear):
         self.mode = mode
 
     @classmethod
-    def from_float(cls, linear: torch.nn.Module, *, mode: str = "symmetric") -> QuantizedLinear:
+    def from_float(
+        cls, linear: torch.nn.Module, *, mode: _functions.Mode = "symmetric"
+    ) -> QuantizedLinear:
         """From a float layer, with a scale for each output channel."""
         return cls(**cls._quantized(linear), mode=mode)
 

@@ -17,11 +17,9 @@ class Patterns:
     """Names with * and ?, or `re:` and a regular expression that the name's beginning matches."""
 
     def __init__(self, patterns: Iterable[str] | None) -> None:
-        given = [patterns] if isinstance(patterns, str) else patterns
-        try:
-            self.patterns = list(given or ())
-        except TypeError:
-            self.patterns = [given]  # refused below
+        if patterns is not None and not isinstance(patterns, Iterable):
+            raise _invalid(f"expected names or patterns, got {patterns!r}")
+        self.patterns = [patterns] if isinstance(patterns, str) else list(patterns or ())
         self._used: set[str] = set()
         self._expressions: dict[str, re.Pattern[str]] = {}
         for pattern in self.patterns:

@@ -23,6 +23,13 @@ class PairReport:
     alpha: float
 
 
+def _layer(statistics: _core.Statistics, name: str) -> dict[str, Any]:
+    layer = statistics.layer(name)
+    if layer is None:
+        raise invalid("statistics", f"expected those of all layers, got none of '{name}'")
+    return layer
+
+
 def _known_pairs(model: torch.nn.Module) -> list[tuple[str, list[str]]]:
     config = getattr(model, "config", None)
     # As the command reads config.json: where a norm also feeds the residual, nothing can be folded.
@@ -110,10 +117,7 @@ def smooth_(
     report: list[PairReport] = []
     for norm_name, linears in wanted:
         norm, bias, weights = _tensors(modules, norm_name, linears)
-        layers = [known.layer(name) for name in linears]
-        for name, layer in zip(linears, layers, strict=True):
-            if layer is None:
-                raise invalid("statistics", f"expected those of all layers, got none of '{name}'")
+        layers = [_layer(known, name) for name in linears]
         absmax = np.maximum.reduce([layer["absmax"] for layer in layers])
         chosen = alpha
         if alpha == "auto":
