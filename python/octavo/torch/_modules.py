@@ -9,6 +9,13 @@ import torch
 from .. import _core, _functions
 from .._error import Error, ErrorCode
 
+_OUT_DTYPES = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+}
+
 
 class _Int8Linear(torch.nn.Module):
     """What the layers below share: int8 weights with a scale per output channel, and a bias."""
@@ -35,8 +42,12 @@ class _Int8Linear(torch.nn.Module):
         return self.weight_q.shape[1]
 
     @staticmethod
-    def _quantized(linear: torch.nn.Linear) -> tuple[torch.Tensor, ...]:
+    def _quantized(
+        linear: torch.nn.Linear, smoothing: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, ...]:
         weight = linear.weight.detach()
+        if smoothing is not None:  # in f32 or wider: torch promotes f64, and f16 and bf16 as well
+            weight = weight * smoothing
         q, scale, _ = _functions.quantize_dynamic(weight.contiguous())
         bias = None if linear.bias is None else linear.bias.detach().clone()
         return q, scale, bias
@@ -106,10 +117,15 @@ class QuantizedLinear(_Int8Linear):
 class SmoothQuantLinear(_Int8Linear):
     """A linear layer whose input is quantized with one scale that calibration found (W8A8, static).
 
+    With `input_scale`, one number for each input channel, each channel is quantized with its own:
+    smoothing that no norm before the layer has to take part in.
+
     >>> layer = octavo.torch.SmoothQuantLinear.from_float(torch.nn.Linear(4, 2), act_scale=0.05)
     >>> layer(torch.ones(3, 4)).shape
     torch.Size([3, 2])
     """
+
+    input_scale: torch.Tensor | None
 
     def __init__(
         self,
@@ -118,27 +134,52 @@ class SmoothQuantLinear(_Int8Linear):
         bias: torch.Tensor | None = None,
         *,
         act_scale: float,
+        input_scale: torch.Tensor | None = None,
     ) -> None:
         super().__init__(weight_q, weight_scale, bias)
         self.register_buffer("act_scale", torch.tensor(float(act_scale), dtype=torch.float32))
+        self.register_buffer("input_scale", input_scale)
 
     @classmethod
-    def from_float(cls, linear: torch.nn.Linear, *, act_scale: float) -> SmoothQuantLinear:
-        """From a float layer and the scale of its input: the largest magnitude seen, over 127."""
-        return cls(*cls._quantized(linear), act_scale=act_scale)
+    def from_float(
+        cls, linear: torch.nn.Linear, *, act_scale: float, smoothing: torch.Tensor | None = None
+    ) -> SmoothQuantLinear:
+        """From a float layer and the scale of its input: the largest magnitude seen, over 127.
+
+        smoothing: a positive number for each input channel. The channel is divided by it as it is
+        quantized, its weights are multiplied by it, and act_scale is that of the divided input.
+        """
+        if smoothing is None:
+            return cls(*cls._quantized(linear), act_scale=act_scale)
+        smoothing = torch.as_tensor(smoothing, dtype=torch.float32)
+        if smoothing.shape != (linear.in_features,):
+            raise Error(
+                ErrorCode.invalid_problem,
+                f"smoothing: expected shape ({linear.in_features},), one number for each input "
+                f"channel, got {tuple(smoothing.shape)}",
+                "smoothing",
+            )
+        return cls(
+            *cls._quantized(linear, smoothing),
+            act_scale=act_scale,
+            input_scale=smoothing * torch.tensor(float(act_scale), dtype=torch.float32),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         scale = float(self.act_scale)
-        x_q = _functions.quantize(self._input(x), scale)
-        out_dtype = {
-            torch.float32: "f32",
-            torch.float64: "f64",
-            torch.float16: "f16",
-            torch.bfloat16: "bf16",
-        }[x.dtype]
+        if self.input_scale is None:
+            x_q = _functions.quantize(self._input(x), scale)
+        else:
+            x_q = _functions.quantize(self._input(x), self.input_scale, axis=-1)
         return _functions.smoothquant_linear(
-            x_q, scale, self._weight(), self.weight_scale, self.bias, out_dtype=out_dtype
+            x_q,
+            scale,
+            self._weight(),
+            self.weight_scale,
+            self.bias,
+            out_dtype=_OUT_DTYPES[x.dtype],
         )
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, act_scale={float(self.act_scale):.6g}"
+        smoothed = "" if self.input_scale is None else ", smoothed"
+        return f"{super().extra_repr()}, act_scale={float(self.act_scale):.6g}{smoothed}"

@@ -25,6 +25,23 @@ def _invalid(argument: str, message: str) -> Error:
     return Error(ErrorCode.invalid_problem, f"{argument}: {message}", argument)
 
 
+def scales_of(
+    weights: list[torch.Tensor],
+    absmax: np.ndarray,
+    sample: np.ndarray,
+    alpha: float | str,
+    scheme: str,
+) -> tuple[float, np.ndarray]:
+    """The alpha, searched for if it is "auto", and the smoothing scales of layers with one input.
+    scheme: how the layers will be quantized, as the command calls it."""
+    chosen = alpha
+    if alpha == "auto":
+        chosen, _, _ = _core.search_alpha(weights, absmax, sample, scheme)
+    elif isinstance(alpha, str):
+        raise _invalid("alpha", f"expected 0 to 1 or 'auto', got '{alpha}'")
+    return float(chosen), _core.smoothing_scales(weights, absmax, chosen)
+
+
 def smooth_(
     model: torch.nn.Module,
     statistics: _core.Statistics,
@@ -67,13 +84,8 @@ def smooth_(
             raise _invalid("statistics", f"expected those of all layers, got none of '{missing}'")
         absmax = np.maximum.reduce([layer["absmax"] for layer in known])
         weights = [modules[name].weight.detach() for name in linears]
-        chosen = alpha
-        if alpha == "auto":
-            chosen, _, _ = _core.search_alpha(weights, absmax, known[0]["sample"])
-        elif isinstance(alpha, str):
-            raise _invalid("alpha", f"expected 0 to 1 or 'auto', got '{alpha}'")
-        scales = _core.smoothing_scales(weights, absmax, chosen)
-        planned.append((norm_name, linears, weights, scales, float(chosen)))
+        chosen, scales = scales_of(weights, absmax, known[0]["sample"], alpha, "w8a8-dynamic")
+        planned.append((norm_name, linears, weights, scales, chosen))
     report = []
     for norm_name, linears, weights, scales, chosen in planned:
         norm = modules[norm_name]
