@@ -94,7 +94,17 @@ std::optional<std::int32_t> parse_int32(nb::handle value, const char* argument) 
 bool parse_bool(nb::handle value, const char* argument) {
   if (value.ptr() == Py_True) return true;
   if (value.ptr() == Py_False) return false;
+  // (NumPy's own, as comparisons of its arrays give them; its name since NumPy 2, and before.)
+  const std::string type = class_name(value);
+  if (type == "numpy.bool" || type == "numpy.bool_") return PyObject_IsTrue(value.ptr()) == 1;
   invalid(argument, fmt::format("expected True or False, got {}", describe(value)));
+}
+
+std::int32_t parse_zero_point(nb::handle value, const char* argument) {
+  const Numbers numbers(value, argument, true);
+  if (!numbers.single())
+    invalid(argument, fmt::format("expected one integer, got {}", describe(value)));
+  return numbers.integer();
 }
 
 double parse_number(nb::handle value, const char* argument) {
@@ -144,12 +154,14 @@ Granularity parse_granularity(const Shape& shape, nb::handle axis, nb::handle gr
   if (axis.is_none()) return g;
   if (PyUnicode_Check(axis.ptr()) != 0) {
     if (text_of(axis) != "token")
-      invalid("axis", fmt::format("expected None, an integer or 'token', got {}", describe(axis)));
+      unsupported("axis",
+                  fmt::format("expected None, an integer or 'token', got {}", describe(axis)));
     g.layout = Layout::per_token;
     without_last("axis");
     return g;
   }
   const std::int64_t wanted = *parse_integer(axis, "axis");
+  if (rank == 0) invalid("axis", fmt::format("expected None for a scalar, got {}", wanted));
   if (wanted < -rank || wanted >= rank)
     invalid("axis", fmt::format("expected {} to {} for a tensor of {} dimensions, got {}", -rank,
                                 rank - 1, rank, wanted));
@@ -204,6 +216,8 @@ Numbers::Numbers(nb::handle value, const char* argument, bool integers)
     PyErr_Clear();
     object = nb::borrow(value);
   }
+  if (PyUnicode_Check(value.ptr()) != 0 || PyDict_Check(value.ptr()) != 0)
+    unsupported(argument, fmt::format("expected a number or an array, got {}", describe(value)));
   if (PyList_Check(value.ptr()) != 0 || PyTuple_Check(value.ptr()) != 0) {
     try {
       object = nb::module_::import_("numpy").attr("asarray")(value);
@@ -216,6 +230,7 @@ Numbers::Numbers(nb::handle value, const char* argument, bool integers)
     unsupported(argument, fmt::format("expected {}, got {}", integers ? "integers" : "floats",
                                       name(array.held)));
   shape_ = array.shape;
+  extent_ = array.extent();
   if (array.numel() == 1 && array.rank() <= 1) {
     single_ = true;
     if (integers) {
@@ -230,6 +245,12 @@ Numbers::Numbers(nb::handle value, const char* argument, bool integers)
   }
   if (!array.is_contiguous()) array = array.contiguous();
   array_.emplace(std::move(array));
+}
+
+void Numbers::check_apart(const Array& out) const {
+  const auto [begin, end] = out.extent();
+  if (extent_.first < end && begin < extent_.second)
+    invalid("out", fmt::format("expected memory apart from {}, got an overlap", argument_));
 }
 
 TensorRef Numbers::ref(std::int64_t count) {

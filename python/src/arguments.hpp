@@ -30,7 +30,9 @@ namespace octavo::python {
 [[nodiscard]] std::optional<std::int64_t> parse_integer(nb::handle value, const char* argument);
 [[nodiscard]] std::optional<std::int32_t> parse_int32(nb::handle value, const char* argument);
 [[nodiscard]] bool parse_bool(nb::handle value, const char* argument);
+/// One number, or an array of one. None is 0 for a zero point.
 [[nodiscard]] double parse_number(nb::handle value, const char* argument);
+[[nodiscard]] std::int32_t parse_zero_point(nb::handle value, const char* argument);
 
 /// The class Stream of the module.
 struct PyStream {
@@ -65,6 +67,8 @@ class Numbers {
   [[nodiscard]] std::int64_t numel() const { return array_ ? array_->numel() : 1; }
   /// The array, contiguous; a single number is repeated `count` times.
   [[nodiscard]] TensorRef ref(std::int64_t count);
+  /// Refuses an output that lies over what was given (of which `ref` may be a copy).
+  void check_apart(const Array& out) const;
 
  private:
   const char* argument_;
@@ -73,6 +77,7 @@ class Numbers {
   bool single_ = false;
   double value_ = 0;
   Shape shape_;
+  std::pair<std::uintptr_t, std::uintptr_t> extent_;  // of an array that was given
   std::optional<Array> array_;
   std::vector<double> doubles_;
   std::vector<std::int32_t> int32s_;

@@ -39,6 +39,9 @@ Array::Array(nb::handle given, const char* name, bool writes)
   if (is_tensor(given)) {
     from_torch(writes);
   } else if (PyObject_CheckBuffer(given.ptr()) != 0) {
+    if (std::strcmp(Py_TYPE(given.ptr())->tp_name, "numpy.ndarray") != 0 &&
+        nb::hasattr(given, "filled") && nb::hasattr(given, "mask"))
+      unsupported(argument, "expected an array without a mask, got a masked one; call filled()");
     from_buffer(writes);
   } else if (nb::hasattr(given, "__dlpack__")) {
     from_dlpack(writes);

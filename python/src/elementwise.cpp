@@ -299,8 +299,8 @@ nb::tuple quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::
     if (group_size.is_none()) invalid("group_size", "expected the size of a group, got None");
     g = parse_granularity(input.shape, none, group_size);
   } else {
-    invalid("scope", fmt::format("expected 'token', 'tensor', 'channel' or 'group', got {}",
-                                 describe(scope)));
+    unsupported("scope", fmt::format("expected 'token', 'tensor', 'channel' or 'group', got {}",
+                                     describe(scope)));
   }
   d.scope = g.layout;
   d.axis = g.axis;

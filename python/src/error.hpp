@@ -47,9 +47,10 @@ using Renames = std::initializer_list<std::pair<const char*, const char*>>;
       if (message.compare(0, prefix.size(), prefix) == 0)
         message = std::string(to) + message.substr(prefix.size() - 1);
       for (const auto& [other, called] : renames) {
-        const std::string apart = fmt::format("apart from {}", other);
+        // (With the comma that follows, for "weight" is also how "weight_scales" begins.)
+        const std::string apart = fmt::format("apart from {},", other);
         if (const std::size_t at = message.find(apart); at != std::string::npos) {
-          message.replace(at, apart.size(), fmt::format("apart from {}", called));
+          message.replace(at, apart.size(), fmt::format("apart from {},", called));
           break;
         }
       }

@@ -241,7 +241,7 @@ nb::object run(Call& c) {
             fmt::format("expected None with an output of {}, got one", octavo::name(p.output)));
   }
   if (c.out_zero_point.is_valid())
-    o.output_zero_point = parse_int32(c.out_zero_point, "out_zero_point").value_or(0);
+    o.output_zero_point = parse_zero_point(c.out_zero_point, "out_zero_point");
 
   const Array out(
       c.out.is_none() ? make_array(x.array().maker, out_shape, p.output) : nb::borrow(c.out), "out",
@@ -256,6 +256,8 @@ nb::object run(Call& c) {
   x.check_apart(out);
   if (weight_rows) weight_rows->check_apart(out);
   if (residual) residual->check_apart(out);
+  for (const auto* const numbers : {&weight_scale, &act_scale, &act_zero, &weight_zero, &bias})
+    if (*numbers) (*numbers)->check_apart(out);
   o.output = &*output;
 
   p.m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows)));
@@ -318,9 +320,17 @@ nb::object smoothquant_linear(nb::handle x_q, nb::handle act_scale, nb::handle w
                               nb::handle residual, nb::handle relu, nb::handle out_dtype,
                               nb::handle out_scale, nb::handle out_zero_point, nb::handle profile,
                               nb::handle out, nb::handle stream) {
+  const Numbers scale(act_scale, "act_scale", false);
+  const Numbers zero_point(act_zero_point, "act_zero_point", true);
+  // One for each row is beyond the plan of static scales, but not beyond that of both.
+  if (!scale.single() || !zero_point.single())
+    return quantized_matmul(x_q, weight_q, act_scale, weight_scale, act_zero_point, nb::handle(),
+                            bias, residual, relu, out_dtype, out_scale, out_zero_point, profile,
+                            out, stream);
+  if (!scale.given()) invalid("act_scale", "expected a number or an array, got None");
   SmoothQuantLinearDescriptor d;
-  d.act_scale = parse_number(act_scale, "act_scale");
-  d.act_zero_point = parse_int32(act_zero_point, "act_zero_point").value_or(0);
+  d.act_scale = scale.value();
+  d.act_zero_point = zero_point.integer();
   d.output = output_dtype(out_dtype);
   d.epilogue = relu_of(relu);
   d.profile = parse_profile(profile);

@@ -99,6 +99,9 @@ void raise(const Refused& refused) {
 NB_MODULE(_core, m) {
   using namespace octavo::python;
   m.attr("__version__") = OCTAVO_MODULE_VERSION;
+  // What lives until the interpreter ends (in a cache of torch.compile, say) is not worth a
+  // warning.
+  nb::set_leak_warnings(false);
   m.doc() = "The compiled part of octavo; use the functions of the package.";
   nb::register_exception_translator([](const std::exception_ptr& p, void* /*payload*/) {
     try {
@@ -109,6 +112,7 @@ NB_MODULE(_core, m) {
   });
 
   nb::class_<PyStream>(m, "Stream",
+                       "Stream(threads=None, target=None)\n--\n\n"
                        "Where calls run. Never changes a bit of a result.\n\n"
                        "threads: how many share the work; None: all cores.\n"
                        "target: the best instruction set that may be used; None: any.\n\n"
@@ -122,14 +126,19 @@ NB_MODULE(_core, m) {
           nb::sig("def __init__(self, threads: int | None = None, target: str | None = None) -> "
                   "None"))
       .def_prop_ro("threads", [](const PyStream& s) { return s.stream.threads(); })
-      .def_prop_ro("target", &target_of)
+      .def_prop_ro("target", &target_of, nb::sig("def target(self) -> str | None"))
       .def("__repr__", &repr);
 
   nb::class_<octavo::PackedWeight>(m, "PackedWeight",
                                    "Weights of a linear layer, rearranged once by `pack` so that "
-                                   "every call reads them in order.")
-      .def_prop_ro("shape",
-                   [](const octavo::PackedWeight& w) { return nb::make_tuple(w.n(), w.k()); })
+                                   "every call reads them in order.\n\n"
+                                   ">>> packed = octavo.pack(np.int8([[1, 2, 3], [4, 5, 6]]))\n"
+                                   ">>> packed.shape, packed.dtype\n((2, 3), 's8')\n"
+                                   ">>> octavo.linear(np.float32([0, 0, 1]), packed, 1.0)\n"
+                                   "array([3., 6.], dtype=float32)")
+      .def_prop_ro(
+          "shape", [](const octavo::PackedWeight& w) { return nb::make_tuple(w.n(), w.k()); },
+          nb::sig("def shape(self) -> tuple[int, int]"))
       .def_prop_ro("dtype",
                    [](const octavo::PackedWeight& w) { return std::string(name(w.dtype())); })
       .def_prop_ro("nbytes", &octavo::PackedWeight::bytes)

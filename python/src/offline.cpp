@@ -148,7 +148,11 @@ void define_offline(nb::module_& m) {
   nb::class_<Statistics>(m, "Statistics",
                          "What the inputs of linear layers looked like: extremes of each channel, "
                          "and, if asked for, a histogram and sampled rows. In fixed memory, the "
-                         "same bytes in any order of batches.")
+                         "same bytes in any order of batches.\n\n"
+                         ">>> seen = octavo.Statistics()\n"
+                         ">>> seen.update('layer', np.float32([[1, -2], [-3, 0]]))\n"
+                         ">>> seen.layer('layer')['absmax']\n"
+                         "array([3., 2.], dtype=float32)")
       .def(
           "__init__",
           [](Statistics* self, nb::handle sample_rows, nb::handle histogram_bits) {
@@ -161,8 +165,15 @@ void define_offline(nb::module_& m) {
            "Adds rows [..., channels] that went into a layer.",
            nb::sig("def update(self, layer: str, rows: object) -> None"))
       .def(
-          "merge", [](Statistics& self, const Statistics& other) { check(self.merge(other)); },
-          nb::arg("other"), "Adds what another one saw.")
+          "merge",
+          [](Statistics& self, nb::handle other) {
+            if (!nb::isinstance<Statistics>(other))
+              unsupported("other", fmt::format("expected octavo.Statistics, got {}",
+                                               Py_TYPE(other.ptr())->tp_name));
+            check(self.merge(nb::cast<const Statistics&>(other)));
+          },
+          nb::arg("other").none(), "Adds what another one saw.",
+          nb::sig("def merge(self, other: Statistics) -> None"))
       .def(
           "write",
           [](const Statistics& self, nb::handle path) { check(self.write(text_of(path, "path"))); },
@@ -187,7 +198,10 @@ void define_offline(nb::module_& m) {
           "The names of all layers.")
       .def("layer", &layer_of, nb::arg("layer").none(),
            "What a layer saw, as NumPy arrays; None if it is not known.",
-           nb::sig("def layer(self, layer: str) -> dict[str, object] | None"));
+           nb::sig("def layer(self, layer: str) -> dict[str, typing.Any] | None"))
+      .def("__repr__", [](const Statistics& self) {
+        return fmt::format("Statistics({} layers)", self.layers().size());
+      });
   m.def("smoothing_scales", &scales, nb::arg("weights"), nb::arg("absmax"), nb::arg("alpha"));
   m.def("smooth", &apply, nb::arg("norm_weight"), nb::arg("norm_bias").none(), nb::arg("weights"),
         nb::arg("scales"));

@@ -13,6 +13,8 @@ struct Torch {
   nb::object tensor;
   nb::object empty;
   nb::object is_grad_enabled;
+  nb::object is_tracing;
+  nb::object cpu;
   nb::object strided;
   std::vector<std::pair<nb::object, Held>> dtypes;
 
@@ -37,10 +39,15 @@ const Torch* torch() {
   made->tensor = module.attr("Tensor");
   made->empty = module.attr("empty");
   made->is_grad_enabled = module.attr("is_grad_enabled");
+  made->is_tracing = module.attr("jit").attr("is_tracing");
+  made->cpu = module.attr("device")("cpu");
   made->strided = module.attr("strided");
   for (const Held held : {Held::f32, Held::f64, Held::f16, Held::bf16, Held::s8, Held::u8,
                           Held::s32, Held::s16, Held::s64, Held::boolean})
     made->dtypes.emplace_back(module.attr(python::name(held)), held);
+  for (const Held held : {Held::u16, Held::u32, Held::u64})  // since PyTorch 2.3
+    if (nb::hasattr(module, python::name(held)))
+      made->dtypes.emplace_back(module.attr(python::name(held)), held);
   found = made.release();
   return found;
 }
@@ -57,7 +64,10 @@ bool is_tensor(nb::handle object) {
 
 nb::object empty_tensor(const nb::object& sizes, Held held) {
   const Torch& t = *torch();
-  return t.empty(sizes, nb::arg("dtype") = t.dtype(held));
+  // A trace would record that the tensor was made, and not what is written into it.
+  if (nb::cast<bool>(t.is_tracing()))
+    unsupported("out", "expected a call that is not traced by torch.jit.trace, got one");
+  return t.empty(sizes, nb::arg("dtype") = t.dtype(held), nb::arg("device") = t.cpu);
 }
 
 void Array::from_torch(bool /*writes*/) {

@@ -48,6 +48,21 @@ def test_pytorch_gives_pytorch_and_the_same_bits():
         assert_bits(got.numpy(), want)
 
 
+@pytest.mark.skipif(not hasattr(torch, "set_default_device"), reason="since PyTorch 2.0")
+def test_results_are_where_the_input_is():
+    torch.set_default_device("meta")
+    try:
+        assert octavo.quantize(torch.ones(3, device="cpu"), 1).device.type == "cpu"
+    finally:
+        torch.set_default_device("cpu")
+
+
+@pytest.mark.skipif(not hasattr(torch, "uint16"), reason="since PyTorch 2.3")
+def test_zero_points_of_unsigned_tensors():
+    for dtype in (torch.uint16, torch.uint32, torch.uint64):
+        assert octavo.quantize(torch.ones(3), 1, torch.tensor(2, dtype=dtype)).tolist() == [3] * 3
+
+
 def test_dlpack_alone_is_enough():
     x, w = OnlyDLPack(X), OnlyDLPack(W)
     for got, want in zip(all_functions(x, w, np.empty), all_functions(X, W, np.empty), strict=True):

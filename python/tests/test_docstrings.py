@@ -19,8 +19,9 @@ def test_examples(module):
 def test_examples_of_classes():
     parser = doctest.DocTestParser()
     runner = doctest.DocTestRunner()
-    for cls in (_core.Stream,):
-        example = parser.get_doctest(cls.__doc__, {"octavo": octavo}, cls.__name__, None, None)
+    for cls in (_core.Stream, _core.PackedWeight, _core.Statistics):
+        names = {"octavo": octavo, "np": np}
+        example = parser.get_doctest(cls.__doc__, names, cls.__name__, None, None)
         assert example.examples
         assert runner.run(example).failed == 0
 

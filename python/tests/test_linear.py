@@ -154,6 +154,36 @@ def test_the_scale_of_rows_may_be_a_column():
     assert_bits(got, want)
 
 
+@pytest.mark.parametrize("rows", [(3,), (2, 3), (1, 2, 3)])
+def test_a_static_layer_takes_scales_of_rows_too(rows):
+    rng = np.random.default_rng(6)
+    a, w = integers(rng, (*rows, 8), "u8"), integers(rng, (5, 8), "s8")
+    scale, zero = rng.random(rows), rng.integers(0, 256, rows)
+    for s, z in [(scale, 7), (0.5, zero), (scale, zero), (scale.reshape(-1, 1), zero.reshape(-1))]:
+        want = octavo.quantized_matmul(a, w, act_scale=s, weight_scale=0.1, act_zero_point=z)
+        assert_bits(octavo.smoothquant_linear(a, s, w, 0.1, act_zero_point=z), want)
+
+
+def test_one_number_may_be_an_array_of_one():
+    a, w = np.int8([[1, 2], [3, 4]]), np.int8([[1, 1]])
+    want = octavo.smoothquant_linear(
+        a, 0.5, w, 2, act_zero_point=3, out_dtype="u8", out_scale=0.5, out_zero_point=9
+    )
+    for one in (np.array, np.atleast_1d, torch.tensor, lambda v: [v]):
+        got = octavo.smoothquant_linear(
+            a, one(0.5), w, one(2), act_zero_point=one(3), out_dtype="u8", out_scale=one(0.5),
+            out_zero_point=one(9),
+        )  # fmt: skip
+        assert_bits(got, want)
+
+
+def test_relu_may_be_a_bool_of_numpy():
+    a, w = np.int8([[1], [-1]]), np.int8([[1]])
+    for relu in np.array([0, 1]) > 0:
+        got = octavo.smoothquant_linear(a, 1, w, 1, relu=relu)
+        assert got.tolist() == [[1], [0 if relu else -1]]
+
+
 def test_a_residual_may_be_the_output():
     rng = np.random.default_rng(4)
     x, r = plain(rng, (3, 8), "f32"), plain(rng, (3, 5), "f32")

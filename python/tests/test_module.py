@@ -132,17 +132,56 @@ def test_errors_travel():
     assert (again.code, again.argument, str(again)) == (e.value.code, "scale", str(e.value))
 
 
-def test_signatures():
-    """As documented: what is behind the star, and the defaults."""
-    default = {n: p.default for n, p in inspect.signature(octavo.fake_quantize).parameters.items()}
-    assert (default["q_min"], default["q_max"], default["profile"]) == (-128, 127, "torch")
-    keywords = inspect.signature(octavo.quantized_matmul).parameters
-    assert keywords["act_scale"].kind is inspect.Parameter.KEYWORD_ONLY
-    for name in octavo.__all__:
-        if inspect.isfunction(f := getattr(octavo, name)) and name not in (
-            "pack", "targets", "info",
-        ):  # fmt: skip
-            assert {"out", "stream"} <= set(inspect.signature(f).parameters)
+# Code that calls by name and by position relies on every one of these.
+SIGNATURES = """
+quantize(x, scale, zero_point=None, *, dtype="s8", axis=None, group_size=None, q_min=None,
+         q_max=None, profile="torch", out=None, stream=None)
+dequantize(q, scale, zero_point=None, *, dtype="f32", q_dtype=None, length=None, axis=None,
+           group_size=None, out=None, stream=None)
+fake_quantize(x, scale, zero_point=None, *, q_min=-128, q_max=127, axis=None, group_size=None,
+              profile="torch", out=None, stream=None)
+quantize_backward(x, dy, scale, zero_point=None, *, dtype="s8", axis=None, group_size=None,
+                  q_min=None, q_max=None, profile="torch", out=None, stream=None)
+fake_quantize_backward(x, dy, scale, zero_point=None, *, q_min=-128, q_max=127, axis=None,
+                       group_size=None, profile="torch", out=None, stream=None)
+dequantize_backward(dy, scale, *, axis=None, group_size=None, out=None, stream=None)
+quantize_dynamic(x, *, scope="token", mode="symmetric", dtype="s8", axis=None, group_size=None,
+                 q_min=None, q_max=None, profile="torch", out=None, stream=None)
+linear(x, weight_q, weight_scale, bias=None, *, mode="symmetric", residual=None, relu=False,
+       out_dtype=None, profile="torch", out=None, stream=None)
+smoothquant_linear(x_q, act_scale, weight_q, weight_scale, bias=None, *, act_zero_point=0,
+                   residual=None, relu=False, out_dtype="f32", out_scale=None, out_zero_point=0,
+                   profile="torch", out=None, stream=None)
+quantized_matmul(x_q, weight_q, *, act_scale, weight_scale, act_zero_point=0, weight_zero_point=0,
+                 bias=None, residual=None, relu=False, out_dtype="f32", out_scale=None,
+                 out_zero_point=0, profile="torch", out=None, stream=None)
+int_matmul(x_q, weight_q, *, act_zero_point=0, weight_zero_point=0, out=None, stream=None)
+pack(weight_q)
+Stream(threads=None, target=None)
+targets()
+info()
+"""
+SIGNATURES = [" ".join(s.split()) + ")" for s in SIGNATURES.split(")\n") if s.strip()]
+
+
+@pytest.mark.parametrize("signature", SIGNATURES, ids=lambda s: s.partition("(")[0])
+def test_signatures(signature):
+    name = signature.partition("(")[0]
+    defined = {}
+    exec(f"def {signature}: pass", defined)
+
+    def parameters(f):
+        return [(p.name, p.kind, p.default) for p in inspect.signature(f).parameters.values()]
+
+    assert parameters(getattr(octavo, name)) == parameters(defined[name])
+
+
+def test_the_package_says_that_it_is_typed():
+    package = Path(octavo.__file__).parent
+    assert (package / "py.typed").exists()
+    stub = (package / "_core.pyi").read_text()
+    assert "def __init__(self, threads: int | None = None, target: str | None = None)" in stub
+    assert "def shape(self) -> tuple[int, int]" in stub
 
 
 def fenced(text, language):

@@ -72,6 +72,7 @@ ARRAYS = {
     "a string": ("abcd", UNSUPPORTED),
     "a number": (1.5, UNSUPPORTED),
     "a list": ([1.0, 2.0], UNSUPPORTED),
+    "masked": (np.ma.masked_array(np.ones((2, 4), np.float32), mask=True), UNSUPPORTED),
     "int64": (np.ones((2, 4), np.int64), UNSUPPORTED),
     "bool": (np.ones((2, 4), bool), UNSUPPORTED),
     "complex": (np.ones((2, 4), complex), UNSUPPORTED),
@@ -164,8 +165,10 @@ CASES = [
                    (linear, "mode"), (linear, "out_dtype"), (matmul, "out_dtype"),
                    (quantize, "stream"), (linear, "stream")]
       for bad in ["nonsense", "", 5, "\ud800", Mute(), Surrogate(), np.ones(3)]],
-    *[(dynamic, "scope", bad, INVALID, {}) for bad in ["row", None, 3, "\ud800", Mute()]],
-    *[(quantize, "axis", bad, INVALID, {}) for bad in [2, -3, "rows", "\ud800", 1.5, True, 2**70]],
+    *[(dynamic, "scope", bad, UNSUPPORTED, {}) for bad in ["row", None, 3, "\ud800", Mute()]],
+    *[(quantize, "axis", bad, UNSUPPORTED, {}) for bad in ["rows", "", "\ud800"]],
+    *[(quantize, "axis", bad, INVALID, {}) for bad in [2, -3, 1.5, True, 2**70, (0,)]],
+    (quantize, "axis", 0, INVALID, {"x": np.array(1, np.float32)}),
     *[(quantize, "group_size", bad, INVALID, {}) for bad in [0, -1, 3, 8, 1.5, "4", 2**70]],
     *[(quantize, "q_min", bad, INVALID, {}) for bad in [-129, 1.5, "0", 2**40]],
     *[(fake, "q_max", bad, INVALID, {}) for bad in [-200, 1.5, "0", 2**31]],
@@ -218,8 +221,12 @@ CASES = [
     (linear, "residual", np.ones((2, 3)), UNSUPPORTED, {}),
     *[(linear, "relu", bad, INVALID, {}) for bad in [None, 1, "yes"]],
     *[(linear, "out_dtype", bad, UNSUPPORTED, {}) for bad in ["s8", "s4"]],
-    *[(smooth, "act_scale", bad, INVALID, {}) for bad in [None, np.nan, np.ones(2)]],
-    *[(smooth, "act_zero_point", bad, INVALID, {}) for bad in [128, -129, 1.5, 2**40]],
+    *[(smooth, "act_scale", bad, INVALID, {}) for bad in [None, np.nan, np.ones(3), [1, np.inf]]],
+    *[(smooth, "act_zero_point", bad, INVALID, {})
+      for bad in [128, -129, 2**40, np.ones(3, int), [0, 200]]],
+    *[(smooth, "act_zero_point", bad, UNSUPPORTED, {}) for bad in [1.5, "1", np.ones(1)]],
+    *[(smooth, "out_zero_point", bad, INVALID, {"out_dtype": "s8", "out_scale": 1})
+      for bad in [2**31, [1, 2]]],
     *[(matmul, "act_scale", bad, INVALID, {}) for bad in [None, np.nan, np.ones(3)]],
     *[(matmul, "act_zero_point", bad, INVALID, {}) for bad in [200, np.ones(3, int)]],
     *[(matmul, "weight_zero_point", bad, INVALID, {}) for bad in [200, np.ones(2, int)]],
@@ -268,6 +275,37 @@ def test_no_byte_of_out_changes(case):
         with pytest.raises(octavo.Error):
             function(**others, **{argument: value}, out=out)
         assert (out == 55).all()
+
+
+def overlapping(argument):
+    """A linear layer of one row whose out lies over part of that argument, which is no contiguous
+    array of the type that the library reads, so that it reads a copy."""
+    numbers = np.ones(8, np.int32)
+    given = {argument: numbers[::2]}
+    if argument == "weight_zero_point":
+        return octavo.int_matmul(Q[0], W[[0, 0, 0, 0]], **given, out=numbers[:4])
+    given = {"weight_scale": 1, **given}
+    return octavo.linear(F[0], W[[0, 0, 0, 0]], **given, out=numbers[:4].view(np.float32))
+
+
+@pytest.mark.parametrize("argument", ["weight_scale", "bias", "weight_zero_point"])
+def test_out_over_numbers_that_are_copied(argument):
+    with pytest.raises(octavo.Error, match=f"out: expected memory apart from {argument}, got"):
+        overlapping(argument)
+
+
+@pytest.mark.parametrize("argument", ["weight_scale", "bias"])
+def test_out_over_numbers_that_are_not(argument):
+    numbers = np.ones(4, np.float32)
+    with pytest.raises(octavo.Error, match=f"out: expected memory apart from {argument}, got"):
+        octavo.linear(F, W[[0, 0, 0, 0]], **{"weight_scale": 1, argument: numbers},
+                      out=np.lib.stride_tricks.as_strided(numbers, (2, 4), (0, 4)))  # fmt: skip
+
+
+def test_a_trace_is_refused():
+    """It would hold the making of the output, and not what is written into it."""
+    with pytest.raises(octavo.Error, match="torch.jit.trace"):
+        torch.jit.trace(lambda x: octavo.fake_quantize(x, 0.5), torch.ones(3))
 
 
 def test_a_gradient_is_no_hindrance_without_grad():
