@@ -122,6 +122,42 @@ def test_smoothquant_linear_is_quantize_and_smoothquant_linear():
     assert torch.equal(quantized(x), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_smoothing_is_folded_into_the_quantization_of_the_input(dtype):
+    layer = torch.nn.Linear(33, 17).to(dtype)
+    x = torch.randn(5, 33).to(dtype)
+    x[:, 3] *= 100  # an outlier
+    smoothing = torch.linspace(0.5, 2, 33)
+    smoothing[3] = 10
+    scale = np.float32(float((x.double() / smoothing).abs().max()) / 127)
+    quantized = octavo.torch.SmoothQuantLinear.from_float(
+        layer, act_scale=float(scale), smoothing=smoothing
+    )
+    q, w_scale, _ = octavo.quantize_dynamic(layer.weight.detach() * smoothing)
+    x_q = octavo.quantize(x, smoothing * torch.tensor(scale), axis=-1)
+    y = quantized(x)
+    name = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16"}.get(dtype, "bf16")
+    bias = layer.bias.detach()
+    expected = octavo.smoothquant_linear(x_q, float(scale), q, w_scale, bias, out_dtype=name)
+    assert y.dtype == dtype and torch.equal(y, expected)
+    other = octavo.torch.SmoothQuantLinear.from_float(
+        layer, act_scale=1.0, smoothing=torch.ones(33)
+    )
+    other.load_state_dict(quantized.state_dict())
+    assert torch.equal(other(x), y)
+    assert "smoothed" in repr(quantized)
+    exact = x.double() @ layer.weight.detach().double().T + bias.double()
+    plain = octavo.torch.SmoothQuantLinear.from_float(layer, act_scale=float(x.abs().max()) / 127)
+    assert (y.double() - exact).norm() < (plain(x).double() - exact).norm() / 2
+
+
+def test_smoothing_of_another_size_is_refused():
+    with pytest.raises(octavo.Error, match=r"smoothing: expected shape \(4,\).*got \(3,\)"):
+        octavo.torch.SmoothQuantLinear.from_float(
+            torch.nn.Linear(4, 2), act_scale=1.0, smoothing=torch.ones(3)
+        )
+
+
 def test_layers_are_saved_loaded_copied_and_pickled():
     layer = octavo.torch.QuantizedLinear.from_float(torch.nn.Linear(8, 4))
     x = torch.randn(3, 8)
@@ -326,6 +362,44 @@ def test_smoothing_helps_static_scales():
         octavo.torch.quantize_model_(model, scheme="static", statistics=statistics)
         errors.append(error_of(model, expected, tokens))
     assert errors[1] < errors[0] / 2
+
+
+@pytest.mark.parametrize("alpha", [0.8, "auto"])
+def test_layers_smoothed_by_themselves_need_no_pairs(alpha):
+    torch.manual_seed(2)
+    model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.Tanh(), torch.nn.Linear(32, 8))
+    x = torch.randn(64, 32)
+    x[:, 5] *= 50
+    with torch.no_grad():
+        expected = model(x)
+    statistics = octavo.torch.calibrate(model, [x], show_progress=False)
+    errors = []
+    for given in (None, alpha):
+        quantized = copy.deepcopy(model)
+        octavo.torch.quantize_model_(quantized, scheme="static", statistics=statistics, alpha=given)
+        errors.append(error_of(quantized, expected, x))
+    assert errors[1] < errors[0] / 2
+
+
+def test_a_refused_model_is_left_as_it_was():
+    model = Llama()
+    statistics = octavo.torch.calibrate(model, batches(), show_progress=False)
+    for options, word in (
+        ({"scheme": "static", "alpha": 1.5}, "alpha"),
+        ({"scheme": "static", "alpha": "best"}, "alpha"),
+        ({"alpha": 0.5}, "alpha: expected None for scheme 'dynamic'"),
+    ):
+        with pytest.raises(octavo.Error, match=word):
+            octavo.torch.quantize_model_(model, statistics=statistics, **options)
+        assert isinstance(model.model.layers[0].mlp.up_proj, torch.nn.Linear)
+
+
+def test_a_shared_layer_has_one_static_scale():
+    shared = torch.nn.Linear(4, 4)
+    model = torch.nn.Sequential(shared, torch.nn.ReLU(), shared)
+    statistics = octavo.torch.calibrate(model, [torch.randn(3, 4)], show_progress=False)
+    report = octavo.torch.quantize_model_(model, scheme="static", statistics=statistics)
+    assert report.quantized == ["0", "2"] and model[0] is model[2]
 
 
 def test_smoothing_refuses_what_it_does_not_know():

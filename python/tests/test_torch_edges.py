@@ -23,7 +23,11 @@ X = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
 
 def layers():
     linear = nn.Linear(8, 4)
-    return [QuantizedLinear.from_float(linear), SmoothQuantLinear.from_float(linear, 0.05)]
+    return [
+        QuantizedLinear.from_float(linear),
+        SmoothQuantLinear.from_float(linear, 0.05),
+        SmoothQuantLinear.from_float(linear, 0.05, smoothing=torch.linspace(0.5, 2, 8)),
+    ]
 
 
 def quiet(model, batches=(X,), **options):
@@ -77,15 +81,20 @@ def test_scales_stay_exact_when_a_model_changes_its_type(dtype):
         assert moved.bias.dtype == moved.weight.dtype == moved(X.to(dtype)).dtype == dtype
         if isinstance(layer, SmoothQuantLinear):
             assert float(moved.act_scale) == float(layer.act_scale)
+            if layer.input_scale is not None:
+                assert torch.equal(moved.input_scale.float(), layer.input_scale)
 
 
 def test_a_layer_shows_its_weight():
     for dtype in (torch.float32, torch.bfloat16):
         linear = nn.Linear(8, 4).to(dtype)
-        layer = QuantizedLinear.from_float(linear)
-        assert layer.weight.dtype == dtype
-        assert (layer.weight - linear.weight).abs().max() < 0.01
-        assert "weight" not in layer.state_dict()
+        for layer in (
+            QuantizedLinear.from_float(linear),
+            SmoothQuantLinear.from_float(linear, 0.05, smoothing=torch.linspace(0.5, 2, 8)),
+        ):
+            assert layer.weight.dtype == dtype
+            assert (layer.weight - linear.weight).abs().max() < 0.01
+            assert "weight" not in layer.state_dict()
 
 
 def test_layers_made_in_inference_mode():
@@ -124,6 +133,9 @@ def test_from_float_refuses():
             QuantizedLinear.from_float(bad)
     with pytest.raises(octavo.Error, match="^mode: "):
         QuantizedLinear.from_float(nn.Linear(2, 2), mode="other")
+    for bad in (torch.ones(3), torch.ones(2, 1), "x", [None, None]):
+        with pytest.raises(octavo.Error, match="^smoothing: "):
+            SmoothQuantLinear.from_float(nn.Linear(2, 2), 0.1, smoothing=bad)
     for bad in (0, -1.0, float("nan"), float("inf"), 1e-45, None, "x"):
         with pytest.raises(octavo.Error, match="^act_scale: "):
             SmoothQuantLinear.from_float(nn.Linear(2, 2), bad)
@@ -227,6 +239,7 @@ def test_quantize_model_refuses():
         ("mode", {"mode": "other"}),
         ("mode", {"mode": "asymmetric", "scheme": "static", "statistics": statistics}),
         ("statistics", {"scheme": "static", "statistics": 5}),
+        ("alpha", {"scheme": "static", "statistics": statistics, "alpha": "best"}),
     ]:
         with pytest.raises(octavo.Error, match=f"^{argument}: expected"):
             quantize_model(model, **options)

@@ -117,13 +117,58 @@ struct Prepared {
 
 TEST(QuantizeRun, RefusesToOverwrite) {
   const Prepared p;
-  EXPECT_THAT(p.run(p.dir / "in").error().message(), HasSubstr("another directory than the input"));
+  const auto refused = [&](const fs::path& to) {
+    const auto report = p.run(to);
+    return report ? "accepted" : report.error().message();
+  };
   testing::make_file(p.dir / "full" / "x", "");
-  EXPECT_THAT(p.run(p.dir / "full").error().message(), HasSubstr("expected a new or empty"));
+  EXPECT_THAT(refused(p.dir / "full"), HasSubstr("expected a new or empty directory"));
+  EXPECT_THAT(refused(p.dir / "full" / "x"), HasSubstr("expected a new or empty directory"));
   fs::create_directory(p.dir / "empty");
+  fs::create_directory_symlink(p.dir / "empty", p.dir / "link");
+  EXPECT_THAT(refused(p.dir / "link"), HasSubstr("expected a new or empty directory"));
   EXPECT_TRUE(p.run(p.dir / "empty/"));
   EXPECT_TRUE(fs::exists(p.dir / "empty" / "config.json"));
-  EXPECT_THAT(p.run(p.dir / "empty").error().message(), HasSubstr("expected a new or empty"));
+  EXPECT_THAT(refused(p.dir / "empty"), HasSubstr("expected a new or empty directory"));
+}
+
+// Whatever names the input, by whatever way, is left alone.
+TEST(QuantizeRun, NeverTouchesTheInput) {
+  const Prepared p;
+  const auto before = read_tree(p.dir / "in");
+  fs::create_directory_symlink(p.dir / "in", p.dir / "link");
+  for (const char* to : {"in", "in/", "in/out", "in/a/b", "link", "link/out", "x/../in", "./in/."})
+    EXPECT_THAT(p.run(p.dir / to).error().message(), HasSubstr("outside the input's")) << to;
+  EXPECT_EQ(read_tree(p.dir / "in"), before);
+
+  // OUT.partial is the input, or was made by someone else.
+  fs::rename(p.dir / "in", p.dir / "model.partial");
+  const auto moved = Checkpoint::open(p.dir / "model.partial");
+  ASSERT_TRUE(moved);
+  const auto plan = resolve(*moved, {});
+  const auto refused = quantize(Stream::cpu(), *plan, p.dir / "model");
+  EXPECT_THAT(refused.error().message(), HasSubstr("outside the input's"));
+  EXPECT_EQ(read_tree(p.dir / "model.partial"), before);
+  testing::make_file(p.dir / "other.partial" / "thesis.txt", "years of work");
+  EXPECT_THAT(p.run(p.dir / "other").error().message(), HasSubstr("left by an earlier run"));
+  EXPECT_TRUE(fs::exists(p.dir / "other.partial" / "thesis.txt"));
+}
+
+TEST(QuantizeRun, IsTakenBackIfStoppedAfterTheRename) {
+  const Prepared p;
+  ASSERT_TRUE(p.run(p.dir / "whole"));
+  std::string mark;
+  const auto stopped = p.run(p.dir / "out", [&](const Progress&) {
+    std::ifstream in(p.dir / "out.partial" / ".octavo-run");
+    mark.assign(std::istreambuf_iterator<char>(in), {});
+  });
+  ASSERT_TRUE(stopped);
+  ASSERT_FALSE(mark.empty());
+  testing::make_file(p.dir / "out" / ".octavo-run", mark);
+  const auto again = p.run(p.dir / "out");
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(again->shards_kept, 2);
+  EXPECT_EQ(read_tree(p.dir / "out"), read_tree(p.dir / "whole"));
 }
 
 // Killed in the second shard: nothing under the final name; the next run keeps the first shard and

@@ -39,7 +39,7 @@ struct ResolvedScales {
 Result<ResolvedScales> resolve_scales(const Stream& stream, const QuantizePlan& plan,
                                       const ProgressCallback& progress);
 
-/// Writes one file of the result, unless it is there already. True if it was.
+/// One file of the result.
 struct ShardJob {
   const QuantizePlan* plan = nullptr;
   const ResolvedScales* scales = nullptr;
@@ -47,6 +47,7 @@ struct ShardJob {
   std::filesystem::path to;
   std::function<void(std::uint64_t bytes)> done;  // of input; from any thread
 };
-Result<bool> write_shard(const Stream& stream, const ShardJob& job);
+/// Writes those files that are not there already; returns how many were.
+Result<int> write_shards(const Stream& stream, std::vector<ShardJob> jobs);
 
 }  // namespace octavo::offline

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "octavo/checkpoint.hpp"
+#include "octavo/version.h"
 #include "offline/checkpoint_parts.hpp"
 #include "offline/files.hpp"
 #include "offline/output.hpp"
@@ -22,9 +23,9 @@ namespace {
 // Names a run by all that its result depends on, so that only the same one is taken up again.
 std::string fingerprint(const QuantizePlan& plan) {
   const QuantizeOptions& o = plan.options;
-  std::string text =
-      fmt::format("octavo quantize 1\nscheme {} group {} smooth {} alpha {}\n", name(o.scheme),
-                  o.group_size, o.smooth, o.alpha ? fmt::format("{}", *o.alpha) : "auto");
+  std::string text = fmt::format("octavo quantize {}\nscheme {} group {} smooth {} alpha {}\n",
+                                 OCTAVO_VERSION, name(o.scheme), o.group_size, o.smooth,
+                                 o.alpha ? fmt::format("{}", *o.alpha) : "auto");
   for (const std::string& pattern : o.ignore) text += fmt::format("ignore {}\n", pattern);
   if (o.statistics != nullptr)
     for (const auto& [layer, s] : o.statistics->layers())
@@ -114,15 +115,18 @@ Status write_rest(const QuantizePlan& plan, const ResolvedScales& scales, const 
   return write_file(directory / "config.json", *config);
 }
 
-// The output must not lie in the input, nor be it.
+// Neither the result nor the directory it grows in may be the input or lie in it: files that are
+// carried over would meet themselves, and what an old run left is removed.
 Status check_out(const QuantizePlan& plan, const fs::path& out) {
   std::error_code error;
   const fs::path in = fs::weakly_canonical(plan.checkpoint->tensors().directory(), error);
-  const fs::path to = fs::weakly_canonical(out, error);
-  if (in == to)
-    return Error(
-        ErrorCode::invalid_problem, "out",
-        fmt::format("out: expected another directory than the input's, got {}", out.string()));
+  fs::path to = fs::weakly_canonical(fs::absolute(out), error);
+  if (!to.has_filename()) to = to.parent_path();
+  for (const fs::path& made : {to, fs::weakly_canonical(partial_path(to), error)})
+    if (std::mismatch(in.begin(), in.end(), made.begin(), made.end()).first == in.end())
+      return Error(ErrorCode::invalid_problem, "out",
+                   fmt::format("out: expected a directory outside the input's, {}, got {}",
+                               in.string(), out.string()));
   return {};
 }
 
@@ -143,15 +147,17 @@ Result<QuantizeReport> quantize(const Stream& stream, const QuantizePlan& plan, 
     for (const SafetensorsFile& file : plan.checkpoint->tensors().files())
       for (const StoredTensor& t : file.tensors()) total += t.size();
     Meter meter(progress, total);
+    std::vector<ShardJob> jobs;
+    jobs.reserve(plan.checkpoint->tensors().files().size());
     for (const SafetensorsFile& file : plan.checkpoint->tensors().files()) {
       const std::string shard = file_name(file);
-      const ShardJob job{&plan, &*scales, &file, run->path() / shard,
-                         [&](std::uint64_t bytes) { meter.add(bytes, shard); }};
-      const auto kept = write_shard(stream, job);
-      if (!kept) return kept.error();
-      report.shards_kept += *kept ? 1 : 0;
-      report.bytes_written += fs::file_size(job.to);
+      jobs.push_back({&plan, &*scales, &file, run->path() / shard,
+                      [&meter, shard](std::uint64_t bytes) { meter.add(bytes, shard); }});
     }
+    const auto kept = write_shards(stream, jobs);
+    if (!kept) return kept.error();
+    report.shards_kept = *kept;
+    for (const ShardJob& job : jobs) report.bytes_written += fs::file_size(job.to);
     if (Status s = write_rest(plan, *scales, run->path(), report); !s) return s.error();
     if (Status s = run->finish(); !s) return s.error();
     return report;

@@ -30,6 +30,25 @@ Status remove_all_but_state(const fs::path& directory) {
   return {};
 }
 
+// Whether there is nothing, or an empty directory.
+bool is_free(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path, error))) return true;
+  return fs::is_directory(fs::symlink_status(path, error)) && fs::is_empty(path, error);
+}
+
+// A run that was stopped just after the directory got its name is taken up like any other.
+Status take_back(const fs::path& out, const fs::path& partial, const std::string& fingerprint) {
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(partial, error)) ||
+      file_start(out / state_name, fingerprint.size() + 1) != fingerprint)
+    return {};
+  fs::rename(out, partial, error);
+  if (error)
+    return system_error(partial.string(), "rename " + out.string() + " to this", error.value());
+  return {};
+}
+
 // Weights in other forms, or parts of ones that are not read here, would only be mistaken for
 // the quantized ones.
 bool is_weights(const fs::path& path) {
@@ -50,21 +69,34 @@ Status copy_one(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
+fs::path partial_path(const fs::path& out) {
+  fs::path partial = out;
+  partial += ".partial";
+  return partial;
+}
+
 Result<RunDirectory> RunDirectory::open(const fs::path& out, const std::string& fingerprint) {
-  std::error_code error;
   RunDirectory run;
   // Without a slash at its end, which would make ".partial" a file inside.
   run.out_ = fs::absolute(out).lexically_normal();
   if (!run.out_.has_filename()) run.out_ = run.out_.parent_path();
-  if (fs::exists(run.out_, error) && !fs::is_empty(run.out_, error))
+  run.path_ = partial_path(run.out_);
+  if (Status s = take_back(run.out_, run.path_, fingerprint); !s) return s.error();
+  if (!is_free(run.out_))
     return Error(ErrorCode::invalid_problem, "out",
-                 fmt::format("out: expected a new or empty directory, got {}, which holds files",
+                 fmt::format("out: expected a new or empty directory, got {}, which is "
+                             "something else",
                              out.string()));
-  run.path_ = run.out_;
-  run.path_ += ".partial";
+  const fs::path state = run.path_ / state_name;
+  std::error_code error;
+  // Nothing is removed that a run did not make.
+  if (!fs::exists(state, error) && !is_free(run.path_))
+    return Error(ErrorCode::invalid_problem, "out",
+                 fmt::format("out: expected {} to be new or left by an earlier run, got something "
+                             "else; move it, or take another name",
+                             run.path_.string()));
   fs::create_directories(run.path_, error);
   if (error) return system_error(run.path_.string(), "create the directory", error.value());
-  const fs::path state = run.path_ / state_name;
   run.lock_ = FileDescriptor(::open(state.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!run.lock_.is_open()) return system_error(state.string(), "create", errno);
   if (::flock(run.lock_.get(), LOCK_EX | LOCK_NB) != 0)
@@ -82,7 +114,7 @@ Result<RunDirectory> RunDirectory::open(const fs::path& out, const std::string& 
 
 Status RunDirectory::finish() {
   std::error_code error;
-  // The directory keeps its mark until it has its name: a stop in between is taken up again.
+  // The directory keeps its mark until it has its name: a stop in between is taken back.
   if (Status s = flush(path_); !s) return s;
   if (fs::exists(out_, error)) fs::remove(out_, error);  // it is empty
   if (!error) fs::rename(path_, out_, error);

@@ -10,8 +10,12 @@
 
 namespace octavo::offline {
 
+/// OUT.partial.
+std::filesystem::path partial_path(const std::filesystem::path& out);
+
 /// OUT.partial, with a file that says which run it belongs to and that is locked while one runs.
-/// What another run left there is removed; what the same run left is kept.
+/// What another run left there is removed; what the same run left is kept; what no run has made is
+/// refused.
 class RunDirectory {
  public:
   static Result<RunDirectory> open(const std::filesystem::path& out,

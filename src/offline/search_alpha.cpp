@@ -68,9 +68,9 @@ Status measure(const Stream& stream, const Problem& problem, const Item& item, E
   multiply(problem.plain, rows.data(), type, item.count, y);
   for (const double v : y) out.energy += v * v;
   out.squares.assign(problem.candidates.size(), 0.0);
+  smoothed.resize(rows.size());
   for (std::size_t c = 0; c < problem.candidates.size(); ++c) {
-    smoothed = rows;
-    scale_columns(smoothed.data(), type, item.count, problem.scales[c]);
+    scale_columns(stream, type, rows.data(), item.count, problem.scales[c], smoothed.data());
     if (Status s = quantize_slab(stream, smoothed.data(), type, item.count, problem.plain.channels,
                                  problem.group_size, quantized);
         !s)

@@ -1,4 +1,6 @@
 // One file of the result: a list of pieces, each worked on by one thread and written where it goes.
+#include "offline/shard.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,207 +8,16 @@
 
 #include "offline/checkpoint_parts.hpp"
 #include "offline/files.hpp"
-#include "offline/output.hpp"
-#include "offline/slab.hpp"
 #include "offline/smooth_parts.hpp"
 
 namespace octavo::offline {
 namespace {
 
-constexpr std::uint64_t copy_bytes = std::uint64_t{4} << 20;
-
-struct Piece {
-  const OutputTensor* tensor = nullptr;
-  std::int64_t first = 0;  // rows of a layer, bytes of a copy
-  std::int64_t count = 0;
-};
+constexpr std::uint64_t copy_bytes = std::uint64_t{1} << 20;
 
 std::span<const std::byte> as_bytes_of(const void* data, std::size_t bytes) {
   return {static_cast<const std::byte*>(data), bytes};
 }
-
-class Shard {
- public:
-  Shard(const ShardJob& job, const std::vector<OutputTensor>& tensors, SafetensorsWriter& writer)
-      : job_(job),
-        writer_(writer) {
-    for (const OutputTensor& t : tensors) add_pieces(t);
-  }
-  [[nodiscard]] std::size_t pieces() const { return pieces_.size(); }
-
-  Status run(const Stream& stream, std::size_t i) {
-    const Piece& piece = pieces_[i];
-    switch (piece.tensor->kind) {
-      case OutputTensor::Kind::copy:
-        return copy(piece);
-      case OutputTensor::Kind::norm:
-        return norm(piece);
-      case OutputTensor::Kind::scaled:
-        return scaled(piece);
-      case OutputTensor::Kind::quantized:
-        return quantized(stream, piece);
-    }
-    return {};
-  }
-
- private:
-  void add_pieces(const OutputTensor& t) {
-    if (t.source == nullptr) return;  // written along with its layer's weight
-    const auto add = [&](std::int64_t all, std::int64_t step) {
-      for (std::int64_t at = 0; at < all; at += step)
-        pieces_.push_back({&t, at, std::min(step, all - at)});
-    };
-    if (t.kind == OutputTensor::Kind::copy)
-      add(static_cast<std::int64_t>(t.bytes()), copy_bytes);
-    else if (t.kind == OutputTensor::Kind::norm)
-      add(1, 1);
-    else
-      add(view_of(t).shape[0], rows_per_slab(view_of(t).shape[1]));
-  }
-
-  [[nodiscard]] TensorRef view_of(const OutputTensor& t) const {
-    if (t.layer != nullptr)
-      return matrix_view(*job_.file, *t.source, t.layer->layer.type, t.layer->layer.transposed);
-    const LinearLayer* layer = job_.plan->checkpoint->layer(parent(t.source->name));
-    return matrix_view(*job_.file, *t.source, *dtype_of_stored(t.source->type),
-                       layer != nullptr && layer->transposed);
-  }
-
-  // The source is read once; its pages may go.
-  void finished(std::span<const std::byte> source) {
-    job_.file->release(source);
-    job_.done(source.size());
-  }
-  void finished_rows(const Piece& piece, const TensorRef& w) {
-    const auto row = static_cast<std::size_t>(w.shape[1] * (bits(w.dtype) / 8));
-    const std::size_t bytes = row * static_cast<std::size_t>(piece.count);
-    if (w.strides[1] == 1)
-      finished(job_.file->bytes(*piece.tensor->source)
-                   .subspan(row * static_cast<std::size_t>(piece.first), bytes));
-    else
-      job_.done(bytes);
-  }
-
-  Status copy(const Piece& piece) {
-    const auto bytes =
-        job_.file->bytes(*piece.tensor->source)
-            .subspan(static_cast<std::size_t>(piece.first), static_cast<std::size_t>(piece.count));
-    if (Status s =
-            writer_.write(piece.tensor->spec.name, static_cast<std::uint64_t>(piece.first), bytes);
-        !s)
-      return s;
-    finished(bytes);
-    return {};
-  }
-
-  Status norm(const Piece& piece) {
-    const StoredTensor& source = *piece.tensor->source;
-    const auto bytes = job_.file->bytes(source);
-    std::vector<std::byte> values(bytes.begin(), bytes.end());
-    const TensorMut view(values.data(), *dtype_of_stored(source.type),
-                         {static_cast<std::int64_t>(source.shape[0])});
-    if (Status s = divide_vector(job_.file->path(), source.name, view,
-                                 job_.scales->smoothing[piece.tensor->pair]);
-        !s)
-      return s;
-    job_.done(bytes.size());
-    return writer_.write(source.name, values);
-  }
-
-  Status scaled(const Piece& piece) {
-    const TensorRef w = view_of(*piece.tensor);
-    std::vector<std::byte> rows;
-    gather_rows(w, piece.first, piece.count, rows);
-    scale_columns(rows.data(), w.dtype, piece.count, job_.scales->smoothing[piece.tensor->pair]);
-    finished_rows(piece, w);
-    return write_matrix(piece, w, rows, bits(w.dtype) / 8);
-  }
-
-  // Rows of [n, k], back in the order in which the source has them.
-  Status write_matrix(const Piece& piece, const TensorRef& w, std::span<const std::byte> rows,
-                      std::int64_t element) {
-    const std::int64_t n = w.shape[0], k = w.shape[1];
-    const auto at = [&](std::int64_t elements) {
-      return static_cast<std::uint64_t>(elements * element);
-    };
-    if (w.strides[1] == 1) return writer_.write(piece.tensor->spec.name, at(piece.first * k), rows);
-    std::vector<std::byte> strip(static_cast<std::size_t>(at(piece.count)));
-    for (std::int64_t column = 0; column < k; ++column) {
-      for (std::int64_t row = 0; row < piece.count; ++row)
-        std::memcpy(&strip[at(row)], &rows[at(row * k + column)],
-                    static_cast<std::size_t>(element));
-      if (Status s = writer_.write(piece.tensor->spec.name, at(column * n + piece.first), strip);
-          !s)
-        return s;
-    }
-    return {};
-  }
-
-  Status quantized(const Stream& stream, const Piece& piece) {
-    const PlannedLayer& planned = *piece.tensor->layer;
-    const TensorRef w = view_of(*piece.tensor);
-    const std::int64_t k = planned.layer.k;
-    const bool grouped = job_.plan->options.scheme == Scheme::w4a16_group;
-    std::vector<std::byte> rows;
-    const void* data =
-        static_cast<const std::byte*>(w.data) + piece.first * k * (bits(w.dtype) / 8);
-    // As it lies in the file, if plans can read it there.
-    if (planned.pair || w.strides[1] != 1 || !is_aligned(w)) {
-      gather_rows(w, piece.first, piece.count, rows);
-      data = rows.data();
-    }
-    if (planned.pair)
-      scale_columns(rows.data(), w.dtype, piece.count, job_.scales->smoothing[*planned.pair]);
-    QuantizedSlab slab;
-    if (Status s = quantize_slab(stream, data, w.dtype, piece.count, k,
-                                 grouped ? job_.plan->options.group_size : 0, slab);
-        !s)
-      return bad_tensor(job_.file->path(), piece.tensor->source->name, s.error().message());
-    finished_rows(piece, w);
-    Status status = grouped ? write_packed(piece, slab) : write_matrix(piece, w, slab.q, 1);
-    const std::size_t per_row = slab.scales.size() / static_cast<std::size_t>(piece.count);
-    if (status)
-      status = writer_.write(planned.layer.name + ".weight_scale",
-                             static_cast<std::uint64_t>(piece.first) * per_row, slab.scales);
-    if (status && piece.first == 0) status = write_companions(planned);
-    return status;
-  }
-
-  // q + 8 in nibbles, rows padded with 0 to whole words: the library's nibbles with one bit turned.
-  Status write_packed(const Piece& piece, const QuantizedSlab& slab) {
-    const auto from = static_cast<std::size_t>(bytes_for(DType::s4, slab.channels));
-    const auto to = static_cast<std::size_t>((slab.channels + 7) / 8 * 4);
-    std::vector<std::byte> packed(to * static_cast<std::size_t>(piece.count));
-    for (std::size_t row = 0; row < static_cast<std::size_t>(piece.count); ++row) {
-      std::byte* out = &packed[row * to];
-      for (std::size_t i = 0; i < from; ++i) out[i] = slab.q[row * from + i] ^ std::byte{0x88};
-      if (slab.channels % 2 != 0) out[from - 1] &= std::byte{0x0F};
-    }
-    return writer_.write(piece.tensor->spec.name, static_cast<std::uint64_t>(piece.first) * to,
-                         packed);
-  }
-
-  Status write_companions(const PlannedLayer& planned) {
-    const std::string& layer = planned.layer.name;
-    if (job_.plan->options.scheme == Scheme::w4a16_group) {
-      const std::int64_t shape[] = {planned.layer.n, planned.layer.k};
-      return writer_.write(layer + ".weight_shape", as_bytes_of(shape, sizeof(shape)));
-    }
-    if (job_.plan->options.scheme != Scheme::w8a8_static) return {};
-    // One value for all layers that read the same input: loaders that fuse them keep only one.
-    float scale = 0;
-    for (const std::string& name : input_sharers(*job_.plan, planned))
-      if (const LayerStatistics* s = job_.plan->options.statistics->find(name))
-        scale = std::max(
-            scale, static_scale(s->absmax(), planned.pair ? job_.scales->smoothing[*planned.pair]
-                                                          : std::vector<float>()));
-    return writer_.write(layer + ".input_scale", as_bytes_of(&scale, sizeof(scale)));
-  }
-
-  const ShardJob& job_;
-  SafetensorsWriter& writer_;
-  std::vector<Piece> pieces_;
-};
 
 StoredMetadata metadata_of(const ShardJob& job) {
   const QuantizeOptions& options = job.plan->options;
@@ -231,9 +42,9 @@ bool is_finished(const std::filesystem::path& path, const std::string& header,
 
 }  // namespace
 
-Result<bool> write_shard(const Stream& stream, const ShardJob& job) {
-  return guarded(job.to.string(), [&]() -> Result<bool> {
-    const std::vector<OutputTensor> tensors = output_tensors(*job.plan, *job.file);
+Result<std::unique_ptr<Shard>> Shard::open(ShardJob job) {
+  return guarded(job.to.string(), [&]() -> Result<std::unique_ptr<Shard>> {
+    std::vector<OutputTensor> tensors = output_tensors(*job.plan, *job.file);
     std::vector<StoredTensorSpec> specs;
     specs.reserve(tensors.size());
     std::uint64_t bytes = 0;
@@ -244,23 +55,201 @@ Result<bool> write_shard(const Stream& stream, const ShardJob& job) {
     const StoredMetadata metadata = metadata_of(job);
     const auto header = safetensors_header(specs, metadata);
     if (!header) return header.error();
-    if (is_finished(job.to, *header, bytes)) {
-      std::uint64_t source = 0;
-      for (const StoredTensor& t : job.file->tensors()) source += t.size();
-      job.done(source);
-      return true;
-    }
+    if (is_finished(job.to, *header, bytes)) return std::unique_ptr<Shard>();
     auto writer = SafetensorsWriter::create(job.to, std::move(specs), metadata);
     if (!writer) return writer.error();
-    Shard shard(job, tensors, *writer);
-    if (Status s =
-            for_each_slab(stream, shard.pieces(),
-                          [&](const Stream& one, std::size_t i) { return shard.run(one, i); });
-        !s)
-      return s.error();
-    if (Status s = writer->finish(); !s) return s.error();
-    return false;
+    return std::unique_ptr<Shard>(
+        new Shard(std::move(job), std::move(tensors), *std::move(writer)));
   });
+}
+
+Shard::Shard(ShardJob job, std::vector<OutputTensor> tensors, SafetensorsWriter writer)
+    : job_(std::move(job)),
+      tensors_(std::move(tensors)),
+      writer_(std::move(writer)) {
+  for (const OutputTensor& t : tensors_) add_pieces(t);
+}
+
+Status Shard::run(const Stream& one, std::size_t piece, Scratch& scratch) {
+  const Piece& p = pieces_[piece];
+  switch (p.tensor->kind) {
+    case OutputTensor::Kind::copy:
+      return copy(p);
+    case OutputTensor::Kind::norm:
+      return norm(p);
+    case OutputTensor::Kind::scaled:
+      return scaled(one, p, scratch);
+    case OutputTensor::Kind::quantized:
+      return quantized(one, p, scratch);
+  }
+  return {};
+}
+
+void Shard::add_pieces(const OutputTensor& t) {
+  if (t.source == nullptr) return;  // written along with its layer's weight
+  const auto add = [&](std::int64_t all, std::int64_t step) {
+    for (std::int64_t at = 0; at < all; at += step)
+      pieces_.push_back({&t, at, std::min(step, all - at)});
+  };
+  if (t.kind == OutputTensor::Kind::copy)
+    add(static_cast<std::int64_t>(t.bytes()), copy_bytes);
+  else if (t.kind == OutputTensor::Kind::norm)
+    add(1, 1);
+  else
+    add(view_of(t).shape[0], rows_per_slab(view_of(t).shape[1]));
+}
+
+TensorRef Shard::view_of(const OutputTensor& t) const {
+  if (t.layer != nullptr)
+    return matrix_view(*job_.file, *t.source, t.layer->layer.type, t.layer->layer.transposed);
+  const LinearLayer* layer = job_.plan->checkpoint->layer(parent(t.source->name));
+  return matrix_view(*job_.file, *t.source, *dtype_of_stored(t.source->type),
+                     layer != nullptr && layer->transposed);
+}
+
+// The source is read once; its pages may go.
+void Shard::finished(std::span<const std::byte> source) {
+  job_.file->release(source);
+  job_.done(source.size());
+}
+
+void Shard::finished_rows(const Piece& piece, const TensorRef& w) {
+  const auto row = static_cast<std::size_t>(w.shape[1] * (bits(w.dtype) / 8));
+  const std::size_t bytes = row * static_cast<std::size_t>(piece.count);
+  if (w.strides[1] == 1)
+    finished(job_.file->bytes(*piece.tensor->source)
+                 .subspan(row * static_cast<std::size_t>(piece.first), bytes));
+  else
+    job_.done(bytes);
+}
+
+Status Shard::copy(const Piece& piece) {
+  const auto bytes =
+      job_.file->bytes(*piece.tensor->source)
+          .subspan(static_cast<std::size_t>(piece.first), static_cast<std::size_t>(piece.count));
+  if (Status s =
+          writer_.write(piece.tensor->spec.name, static_cast<std::uint64_t>(piece.first), bytes);
+      !s)
+    return s;
+  finished(bytes);
+  return {};
+}
+
+Status Shard::norm(const Piece& piece) {
+  const StoredTensor& source = *piece.tensor->source;
+  const auto bytes = job_.file->bytes(source);
+  std::vector<std::byte> values(bytes.begin(), bytes.end());
+  const TensorMut view(values.data(), *dtype_of_stored(source.type),
+                       {static_cast<std::int64_t>(source.shape[0])});
+  if (Status s = divide_vector(job_.file->path(), source.name, view,
+                               job_.scales->smoothing[piece.tensor->pair]);
+      !s)
+    return s;
+  job_.done(bytes.size());
+  return writer_.write(source.name, values);
+}
+
+void Shard::gather_smoothed(const Stream& one, const Piece& piece, const TensorRef& w,
+                            std::size_t pair, std::vector<std::byte>& to) {
+  const std::vector<float>& scales = job_.scales->smoothing[pair];
+  const std::int64_t row = w.shape[1] * (bits(w.dtype) / 8);
+  const void* from = static_cast<const std::byte*>(w.data) + piece.first * row;
+  if (w.strides[1] != 1 || !is_aligned(w)) {
+    gather_rows(w, piece.first, piece.count, to);
+    from = to.data();
+  }
+  to.resize(static_cast<std::size_t>(row * piece.count));
+  scale_columns(one, w.dtype, from, piece.count, scales, to.data());
+}
+
+Status Shard::scaled(const Stream& one, const Piece& piece, Scratch& scratch) {
+  const TensorRef w = view_of(*piece.tensor);
+  gather_smoothed(one, piece, w, piece.tensor->pair, scratch.rows);
+  finished_rows(piece, w);
+  return write_matrix(piece, w, scratch.rows, bits(w.dtype) / 8, scratch);
+}
+
+// Rows of [n, k], back in the order in which the source has them.
+Status Shard::write_matrix(const Piece& piece, const TensorRef& w, std::span<const std::byte> rows,
+                           std::int64_t element, Scratch& scratch) {
+  const std::int64_t n = w.shape[0], k = w.shape[1];
+  const auto at = [&](std::int64_t elements) {
+    return static_cast<std::uint64_t>(elements * element);
+  };
+  if (w.strides[1] == 1) return writer_.write(piece.tensor->spec.name, at(piece.first * k), rows);
+  std::vector<std::byte>& strip = scratch.strip;
+  strip.resize(static_cast<std::size_t>(at(piece.count)));
+  for (std::int64_t column = 0; column < k; ++column) {
+    for (std::int64_t row = 0; row < piece.count; ++row)
+      std::memcpy(&strip[at(row)], &rows[at(row * k + column)], static_cast<std::size_t>(element));
+    if (Status s = writer_.write(piece.tensor->spec.name, at(column * n + piece.first), strip); !s)
+      return s;
+  }
+  return {};
+}
+
+Status Shard::quantized(const Stream& one, const Piece& piece, Scratch& scratch) {
+  const PlannedLayer& planned = *piece.tensor->layer;
+  const TensorRef w = view_of(*piece.tensor);
+  const std::int64_t k = planned.layer.k;
+  const bool grouped = job_.plan->options.scheme == Scheme::w4a16_group;
+  // As it lies in the file, if plans can read it there.
+  const void* data = static_cast<const std::byte*>(w.data) + piece.first * k * (bits(w.dtype) / 8);
+  if (planned.pair) {
+    gather_smoothed(one, piece, w, *planned.pair, scratch.rows);
+    data = scratch.rows.data();
+  } else if (w.strides[1] != 1 || !is_aligned(w)) {
+    gather_rows(w, piece.first, piece.count, scratch.rows);
+    data = scratch.rows.data();
+  }
+  QuantizedSlab& slab = scratch.slab;
+  if (Status s = quantize_slab(one, data, w.dtype, piece.count, k,
+                               grouped ? job_.plan->options.group_size : 0, slab);
+      !s)
+    return bad_tensor(job_.file->path(), piece.tensor->source->name, s.error().message());
+  finished_rows(piece, w);
+  Status status =
+      grouped ? write_packed(piece, scratch) : write_matrix(piece, w, slab.q, 1, scratch);
+  const std::size_t per_row = slab.scales.size() / static_cast<std::size_t>(piece.count);
+  if (status)
+    status = writer_.write(planned.layer.name + ".weight_scale",
+                           static_cast<std::uint64_t>(piece.first) * per_row, slab.scales);
+  if (status && piece.first == 0) status = write_companions(planned);
+  return status;
+}
+
+// q + 8 in nibbles, rows padded with 0 to whole words: the library's nibbles with one bit turned.
+Status Shard::write_packed(const Piece& piece, Scratch& scratch) {
+  const QuantizedSlab& slab = scratch.slab;
+  const auto from = static_cast<std::size_t>(bytes_for(DType::s4, slab.channels));
+  const auto to = static_cast<std::size_t>((slab.channels + 7) / 8 * 4);
+  std::vector<std::byte>& packed = scratch.strip;
+  packed.resize(to * static_cast<std::size_t>(piece.count));
+  for (std::size_t row = 0; row < static_cast<std::size_t>(piece.count); ++row) {
+    std::byte* out = &packed[row * to];
+    for (std::size_t i = 0; i < from; ++i) out[i] = slab.q[row * from + i] ^ std::byte{0x88};
+    if (slab.channels % 2 != 0) out[from - 1] &= std::byte{0x0F};
+    std::fill(out + from, out + to, std::byte{0});
+  }
+  return writer_.write(piece.tensor->spec.name, static_cast<std::uint64_t>(piece.first) * to,
+                       packed);
+}
+
+Status Shard::write_companions(const PlannedLayer& planned) {
+  const std::string& layer = planned.layer.name;
+  if (job_.plan->options.scheme == Scheme::w4a16_group) {
+    const std::int64_t shape[] = {planned.layer.n, planned.layer.k};
+    return writer_.write(layer + ".weight_shape", as_bytes_of(shape, sizeof(shape)));
+  }
+  if (job_.plan->options.scheme != Scheme::w8a8_static) return {};
+  // One value for all layers that read the same input: loaders that fuse them keep only one.
+  float scale = 0;
+  for (const std::string& name : input_sharers(*job_.plan, planned))
+    if (const LayerStatistics* s = job_.plan->options.statistics->find(name))
+      scale = std::max(
+          scale, static_scale(s->absmax(), planned.pair ? job_.scales->smoothing[*planned.pair]
+                                                        : std::vector<float>()));
+  return writer_.write(layer + ".input_scale", as_bytes_of(&scale, sizeof(scale)));
 }
 
 }  // namespace octavo::offline

@@ -15,6 +15,7 @@
 #include "octavo/smoothquant_linear.hpp"
 #include "offline/convert.hpp"
 #include "offline/files.hpp"
+#include "offline/scale_kernels.hpp"
 
 namespace octavo::offline {
 namespace {
@@ -147,14 +148,15 @@ void gather_rows(const TensorRef& weight, std::int64_t first, std::int64_t count
   gather_elements<std::uint8_t>(weight, first, count, to.data());
 }
 
-void scale_columns(void* data, DType type, std::int64_t rows, std::span<const float> scales) {
+void scale_columns(const Stream& stream, DType type, const void* from, std::int64_t rows,
+                   std::span<const float> scales, void* to) {
   const detail::FpEnvironment environment;
-  with_float_type(type, [&]<class T>() {
-    T* at = static_cast<T*>(data);
-    for (std::int64_t row = 0; row < rows; ++row, at += scales.size())
-      for (std::size_t j = 0; j < scales.size(); ++j)
-        at[j] = narrow<T>(widen(at[j]) * Compute<T>{scales[j]});
-  });
+  const ScaleRow scale_row = choose_scale_row(stream, type);
+  const auto k = static_cast<std::int64_t>(scales.size());
+  const std::int64_t row_bytes = k * (bits(type) / 8);
+  for (std::int64_t row = 0; row < rows; ++row)
+    scale_row(static_cast<const std::byte*>(from) + row * row_bytes, scales.data(), k,
+              static_cast<std::byte*>(to) + row * row_bytes);
 }
 
 Status quantize_slab(const Stream& stream, const void* data, DType type, std::int64_t rows,

@@ -26,8 +26,10 @@ namespace octavo::offline {
 void gather_rows(const TensorRef& weight, std::int64_t first, std::int64_t count,
                  std::vector<std::byte>& to);
 
-/// Multiplies each column of a contiguous [rows, k] by its scale.
-void scale_columns(void* data, DType type, std::int64_t rows, std::span<const float> scales);
+/// Contiguous [rows, k] with each column multiplied by its scale, in the compute type, and rounded
+/// once. `to` may be `from`.
+void scale_columns(const Stream& stream, DType type, const void* from, std::int64_t rows,
+                   std::span<const float> scales, void* to);
 
 /// Weights as a scheme stores them: one scale per row, or per group of a row.
 struct QuantizedSlab {

@@ -94,7 +94,8 @@ Status measure(const Stream& stream, const Job& job, std::int64_t first, std::in
       sums.output_noise += (y[i] - double{y_q[i]}) * (y[i] - double{y_q[i]});
     }
   }
-  if (!job.smoothing.empty()) scale_columns(rows.data(), type, count, job.smoothing);
+  if (!job.smoothing.empty())
+    scale_columns(stream, type, rows.data(), count, job.smoothing, rows.data());
   QuantizedSlab slab;
   job.stored.read(first, count, slab);
   const detail::FpEnvironment environment;
@@ -171,7 +172,7 @@ std::vector<float> smoothing_of(const Checkpoint& original, const Smoothing& smo
 }
 
 // What smoothing makes of a tensor that is not quantized; empty if nothing.
-Result<std::vector<std::byte>> smoothed_bytes(const Checkpoint& original,
+Result<std::vector<std::byte>> smoothed_bytes(const Stream& stream, const Checkpoint& original,
                                               const Smoothing& smoothing,
                                               const SafetensorsSet::Entry& entry) {
   const std::string module(parent(entry.tensor->name));
@@ -191,8 +192,9 @@ Result<std::vector<std::byte>> smoothed_bytes(const Checkpoint& original,
   const std::vector<float> scales = smoothing_of(original, smoothing, module);
   if (scales.empty() || !entry.tensor->name.ends_with(".weight") || shape.size() != 2) return out;
   if (shape[1] != scales.size()) return out;
-  out.assign(bytes.begin(), bytes.end());
-  scale_columns(out.data(), *type, static_cast<std::int64_t>(shape[0]), scales);
+  out.resize(bytes.size());
+  scale_columns(stream, *type, bytes.data(), static_cast<std::int64_t>(shape[0]), scales,
+                out.data());
   return out;
 }
 
@@ -248,7 +250,7 @@ Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,
         if (!other)
           return bad_tensor(quantized.path().string(), t.name,
                             fmt::format("expected this tensor of {}, got none", file.path()));
-        const auto smoothed = smoothed_bytes(original, *smoothing, source);
+        const auto smoothed = smoothed_bytes(stream, original, *smoothing, source);
         if (!smoothed) return smoothed.error();
         const std::span<const std::byte> expected =
             smoothed->empty() ? file.bytes(t) : std::span<const std::byte>(*smoothed);

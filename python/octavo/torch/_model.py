@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -23,6 +23,7 @@ from ._layers import (
 )
 from ._modules import QuantizedLinear, SmoothQuantLinear
 from ._names import Patterns
+from ._smooth import scales_of
 
 
 @dataclass
@@ -59,14 +60,25 @@ class ModelReport:
         return "\n".join(lines)
 
 
-def _act_scale(statistics: _core.Statistics, names: Iterable[str]) -> float | None:
-    """Of a layer with these names: one that a model uses twice is calibrated under the first."""
-    for name in names:
-        layer = statistics.layer(name)
-        if layer is not None:
-            largest = float(layer["absmax"].max(initial=0.0))
-            return largest / 127 if largest > 0 else 1.0
-    return None
+Seen = dict[str, Any]  # what a layer saw, of Statistics.layer
+
+
+def _seen(statistics: _core.Statistics, names: Iterable[str]) -> Seen | None:
+    """By a layer with these names: one that a model uses twice is calibrated under the first."""
+    return next((seen for name in names if (seen := statistics.layer(name)) is not None), None)
+
+
+def _static(module: torch.nn.Module, seen: Seen, alpha: float | str | None) -> SmoothQuantLinear:
+    """With the scale that the largest input seen calls for; smoothed if alpha is given."""
+    absmax, smoothing = seen["absmax"], None
+    if alpha is not None:
+        weights = [weight_of(module)]
+        _, smoothing = scales_of(weights, absmax, seen["sample"], alpha, "w8a8-static")
+        absmax = absmax / smoothing
+    largest = float(absmax.max(initial=0.0))
+    return SmoothQuantLinear.from_float(
+        module, largest / 127 if largest > 0 else 1.0, smoothing=smoothing
+    )
 
 
 def _why_not(name: str, module: torch.nn.Module, parent: torch.nn.Module | None) -> str:
@@ -82,7 +94,7 @@ def _why_not(name: str, module: torch.nn.Module, parent: torch.nn.Module | None)
     return ""
 
 
-def _check(scheme: str, mode: str, statistics: object) -> None:
+def _check(scheme: str, mode: str, statistics: object, alpha: object) -> None:
     if scheme not in ("dynamic", "static"):
         raise unsupported("scheme", f"expected 'dynamic' or 'static', got {scheme!r}")
     if mode not in ("symmetric", "asymmetric"):
@@ -91,6 +103,10 @@ def _check(scheme: str, mode: str, statistics: object) -> None:
         raise unsupported("mode", "expected 'symmetric' for scheme 'static', got 'asymmetric'")
     if scheme == "static" and statistics is None:
         raise invalid("statistics", "expected those of calibrate for scheme 'static', got None")
+    if scheme == "dynamic" and alpha is not None:
+        raise invalid(
+            "alpha", f"expected None for scheme 'dynamic', got {alpha!r}; smooth_ smooths for it"
+        )
 
 
 def quantize_model_(
@@ -98,22 +114,24 @@ def quantize_model_(
     *,
     scheme: Literal["dynamic", "static"] = "dynamic",
     statistics: _core.Statistics | str | os.PathLike[str] | None = None,
+    alpha: float | str | None = None,
     ignore: Iterable[str] | None = ("*lm_head",),
     mode: Mode = "symmetric",
 ) -> ModelReport:
     """Replaces the linear layers of a model by quantized ones, in place, and says what it did.
 
     scheme: "dynamic" (`QuantizedLinear`) or "static" (`SmoothQuantLinear`, which needs the
-    statistics of `calibrate`, or their file). ignore: names of layers that stay float, with * and
-    ?, or `re:` and a regular expression; the default keeps the head of a language model. mode: of
-    the rows of scheme "dynamic".
+    statistics of `calibrate`, or their file). alpha, for "static": smooths each layer by itself,
+    with 0 to 1 or "auto" as in `smooth_`; no norm has to be named, for the input is divided as it
+    is quantized. ignore: names of layers that stay float, with * and ?, or `re:` and a regular
+    expression; the default keeps the head of a language model. mode: of the rows of "dynamic".
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
     >>> print(octavo.torch.quantize_model_(model, ignore=["2"]).quantized)
     ['0']
     """
     check_model(model)
-    _check(scheme, mode, statistics)
+    _check(scheme, mode, statistics, alpha)
     known = statistics_of(statistics) if scheme == "static" else None
     patterns = Patterns(ignore)
     modules = dict(model.named_modules(remove_duplicate=False))
@@ -122,7 +140,7 @@ def quantize_model_(
         if is_linear(module):
             names.setdefault(id(module), []).append(name)
     report = ModelReport()
-    planned: list[tuple[str, torch.nn.Module, float | None]] = []
+    planned: list[tuple[str, torch.nn.Module, Seen | None]] = []
     for name, module in modules.items():
         if not is_linear(module):
             continue
@@ -131,15 +149,15 @@ def quantize_model_(
         pattern = patterns.find(name)
         if pattern is not None:
             reason = f"ignored by '{pattern}'"
-        scale = None
+        seen = None
         if not reason and known is not None:
-            scale = _act_scale(known, names[id(module)])
-            if scale is None:
+            seen = _seen(known, names[id(module)])
+            if seen is None:
                 reason = "no statistics of its input"
         rows, columns = weight_of(module).shape
         report.layers.append(LayerReport(name, (rows, columns), not reason, reason))
         if not reason:
-            planned.append((name, module, scale))
+            planned.append((name, module, seen))
     if tuple(patterns.patterns) != ("*lm_head",):
         patterns.check_all_used()
     if not planned:
@@ -148,25 +166,25 @@ def quantize_model_(
             "expected linear layers to quantize, got none"
             + "".join(f"\n  {layer}" for layer in report.layers),
         )
-    _replace(modules, planned, mode)
+    _replace(modules, planned, mode, alpha)
     return report
 
 
 def _replace(
     modules: dict[str, torch.nn.Module],
-    planned: list[tuple[str, torch.nn.Module, float | None]],
+    planned: list[tuple[str, torch.nn.Module, Seen | None]],
     mode: Mode,
+    alpha: float | str | None,
 ) -> None:
     """All are made before the first is replaced, so that a refusal leaves the model whole."""
     made: dict[int, torch.nn.Module] = {}
-    for _, module, scale in planned:
+    for _, module, seen in planned:
         if id(module) not in made:
             made[id(module)] = (
                 QuantizedLinear.from_float(module, mode=mode)
-                if scale is None
-                else SmoothQuantLinear.from_float(module, act_scale=scale)
-            )
-            made[id(module)].train(module.training)
+                if seen is None
+                else _static(module, seen, alpha)
+            ).train(module.training)
     above = set()
     for name, module, _ in planned:
         parent, _, last = name.rpartition(".")

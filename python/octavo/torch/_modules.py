@@ -74,15 +74,25 @@ class _Int8Linear(torch.nn.Module):
         )
 
     @staticmethod
-    def _quantized(linear: torch.nn.Module) -> dict[str, Any]:
+    def _weight_of(linear: torch.nn.Module) -> torch.Tensor:
         if not isinstance(linear, torch.nn.Module) or not is_linear(linear):
             raise unsupported("linear", f"expected a torch.nn.Linear, got {type(linear).__name__}")
         weight = weight_of(linear)
         if weight.dtype not in _NAMES:
             raise unsupported("linear", f"expected weights of floats, got {weight.dtype}")
+        return weight
+
+    @classmethod
+    def _quantized(
+        cls, linear: torch.nn.Module, smoothing: torch.Tensor | None = None
+    ) -> dict[str, Any]:
+        weight = cls._weight_of(linear)
+        dtype = weight.dtype
+        if smoothing is not None:  # in f32 or wider: torch promotes f64, and f16 and bf16 as well
+            weight = weight * smoothing
         q, scale, _ = _functions.quantize_dynamic(weight)
         bias = None if linear.bias is None else linear.bias.detach().clone()
-        return {"weight_q": q, "weight_scale": scale, "bias": bias, "dtype": weight.dtype}
+        return {"weight_q": q, "weight_scale": scale, "bias": bias, "dtype": dtype}
 
     def _apply(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Scales stay as exact as they are where a model becomes f16 or bf16."""
@@ -90,7 +100,7 @@ class _Int8Linear(torch.nn.Module):
         super()._apply(fn, *args, **kwargs)
         for name, scale in before.items():
             moved = getattr(self, name)
-            if moved.dtype in (torch.float16, torch.bfloat16):
+            if moved is not None and moved.dtype in (torch.float16, torch.bfloat16):
                 setattr(self, name, scale.to(moved.device))
         return self
 
@@ -166,13 +176,17 @@ class QuantizedLinear(_Int8Linear):
 class SmoothQuantLinear(_Int8Linear):
     """A linear layer whose input is quantized with one scale that calibration found (W8A8, static).
 
+    With `input_scale`, one number for each input channel, each channel is quantized with its own:
+    smoothing that no norm before the layer has to take part in.
+
     >>> layer = octavo.torch.SmoothQuantLinear.from_float(torch.nn.Linear(4, 2), act_scale=0.05)
     >>> layer(torch.ones(3, 4)).shape
     torch.Size([3, 2])
     """
 
     act_scale: torch.Tensor
-    _scales = ("weight_scale", "act_scale")
+    input_scale: torch.Tensor | None
+    _scales = ("weight_scale", "act_scale", "input_scale")
 
     def __init__(
         self,
@@ -181,6 +195,7 @@ class SmoothQuantLinear(_Int8Linear):
         bias: torch.Tensor | None = None,
         *,
         act_scale: float,
+        input_scale: torch.Tensor | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__(weight_q, weight_scale, bias, dtype)
@@ -195,18 +210,51 @@ class SmoothQuantLinear(_Int8Linear):
                 f"expected a finite number above 0 with a finite reciprocal, got {act_scale}",
             )
         self.register_buffer("act_scale", scale)
+        self.register_buffer("input_scale", input_scale)
 
     @classmethod
-    def from_float(cls, linear: torch.nn.Module, act_scale: float) -> SmoothQuantLinear:
-        """From a float layer and the scale of its input: the largest magnitude seen, over 127."""
-        return cls(**cls._quantized(linear), act_scale=act_scale)
+    def from_float(
+        cls, linear: torch.nn.Module, act_scale: float, *, smoothing: Any = None
+    ) -> SmoothQuantLinear:
+        """From a float layer and the scale of its input: the largest magnitude seen, over 127.
+
+        smoothing: a positive number for each input channel. The channel is divided by it as it is
+        quantized, its weights are multiplied by it, and act_scale is that of the divided input.
+        """
+        if smoothing is None:
+            return cls(**cls._quantized(linear), act_scale=act_scale)
+        try:
+            smoothing = torch.as_tensor(smoothing, dtype=torch.float32)
+        except (TypeError, ValueError, RuntimeError):
+            raise unsupported("smoothing", f"expected numbers, got {smoothing!r}") from None
+        channels = cls._weight_of(linear).shape[1]
+        if smoothing.shape != (channels,):
+            raise invalid(
+                "smoothing",
+                f"expected shape ({channels},), one number for each input channel, got "
+                f"{tuple(smoothing.shape)}",
+            )
+        made = cls(**cls._quantized(linear, smoothing), act_scale=act_scale)
+        made.input_scale = smoothing * made.act_scale
+        return made
+
+    @property
+    def weight(self) -> torch.Tensor:
+        weight = super().weight
+        if self.input_scale is None:
+            return weight
+        return (weight / (self.input_scale / self.act_scale)).to(weight.dtype)
 
     def _run(self, x: torch.Tensor) -> torch.Tensor:
         scale = float(self.act_scale)
-        x_q = _functions.quantize(x, scale)
+        if self.input_scale is None:
+            x_q = _functions.quantize(x, scale)
+        else:
+            x_q = _functions.quantize(x, self.input_scale, axis=-1)
         return _functions.smoothquant_linear(
             x_q, scale, self._weight(), self.weight_scale, self.bias, out_dtype=_NAMES[x.dtype]
         )
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, act_scale={float(self.act_scale):.6g}"
+        smoothed = "" if self.input_scale is None else ", smoothed"
+        return f"{super().extra_repr()}, act_scale={float(self.act_scale):.6g}{smoothed}"

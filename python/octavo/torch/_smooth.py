@@ -23,6 +23,20 @@ class PairReport:
     alpha: float
 
 
+def scales_of(
+    weights: list[torch.Tensor], absmax: Any, sample: Any, alpha: float | str, scheme: str
+) -> tuple[float, Any]:
+    """The alpha, searched for if it is "auto", and the smoothing scales of layers with one input.
+    scheme: how the layers will be quantized, as the command calls it."""
+    if alpha is None or (isinstance(alpha, str) and alpha != "auto"):
+        raise invalid("alpha", f"expected 0 to 1 or 'auto', got {alpha!r}")
+    chosen = alpha
+    if alpha == "auto":
+        chosen, _, _ = _core.search_alpha(weights, absmax, sample, scheme)
+    scales = _core.smoothing_scales(weights, absmax, chosen)  # refuses what is no number
+    return float(chosen), scales
+
+
 def _layer(statistics: _core.Statistics, name: str) -> dict[str, Any]:
     layer = statistics.layer(name)
     if layer is None:
@@ -107,10 +121,6 @@ def smooth_(
     """
     check_model(model)
     known = statistics_of(statistics)
-    if isinstance(alpha, str) and alpha != "auto":
-        raise invalid("alpha", f"expected 0 to 1 or 'auto', got '{alpha}'")
-    if alpha is None:
-        raise invalid("alpha", "expected 0 to 1 or 'auto', got None")
     modules = dict(model.named_modules(remove_duplicate=False))
     wanted = _known_pairs(model) if pairs is None else _given_pairs(pairs)
     planned: list[tuple[Any, ...]] = []
@@ -119,12 +129,9 @@ def smooth_(
         norm, bias, weights = _tensors(modules, norm_name, linears)
         layers = [_layer(known, name) for name in linears]
         absmax = np.maximum.reduce([layer["absmax"] for layer in layers])
-        chosen = alpha
-        if alpha == "auto":
-            chosen, _, _ = _core.search_alpha(weights, absmax, layers[0]["sample"])
-        scales = _core.smoothing_scales(weights, absmax, chosen)
+        chosen, scales = scales_of(weights, absmax, layers[0]["sample"], alpha, "w8a8-dynamic")
         planned.append((norm, bias, weights, scales))
-        report.append(PairReport(norm_name, linears, float(chosen)))
+        report.append(PairReport(norm_name, linears, chosen))
     for arguments in planned:
         _core.smooth(*arguments)
     return report
