@@ -3,7 +3,15 @@
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME octavo)
 set(CPACK_PACKAGE_VENDOR "Octavo")
-set(CPACK_PACKAGE_CONTACT "The Octavo maintainers <maintainers@octavo.invalid>")
+# Whoever builds a package maintains it, and says so as for any other Debian package.
+set(maintainer "built from source <root@localhost>")
+if(DEFINED ENV{DEBEMAIL})
+  set(maintainer "$ENV{DEBEMAIL}")
+  if(DEFINED ENV{DEBFULLNAME})
+    set(maintainer "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
+  endif()
+endif()
+set(CPACK_PACKAGE_CONTACT "${maintainer}")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY ${PROJECT_DESCRIPTION})
 set(CPACK_PACKAGE_DESCRIPTION
   "Turns the numbers of neural networks into 8-bit and 4-bit integers and back,

@@ -5,7 +5,7 @@
 array([[ 0.5, -1. ]], dtype=float32)
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ._core import PackedWeight, Statistics, Stream
 from ._core import version as __version__
@@ -51,10 +51,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """`octavo.torch`, imported when it is asked for, so that PyTorch is never needed."""
-    if name == "torch":
-        import importlib
+if not TYPE_CHECKING:  # a type checker would take it that every name is there
 
-        return importlib.import_module(".torch", __name__)
-    raise AttributeError(f"module 'octavo' has no attribute '{name}'")
+    def __getattr__(name):
+        """`octavo.torch`, imported when it is asked for, so that PyTorch is never needed."""
+        if name == "torch":
+            import importlib
+
+            return importlib.import_module(".torch", __name__)
+        raise AttributeError(f"module 'octavo' has no attribute '{name}'")

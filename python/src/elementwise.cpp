@@ -258,7 +258,7 @@ nb::object dequantize_backward(nb::handle dy, nb::handle scale, nb::handle axis,
   return run(parse_stream(stream), p, args, backward_names, output);
 }
 
-nb::tuple quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::handle dtype,
+Quantized quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::handle dtype,
                            nb::handle axis, nb::handle group_size, nb::handle q_min,
                            nb::handle q_max, nb::handle profile, nb::handle out,
                            nb::handle stream) {

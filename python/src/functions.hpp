@@ -25,7 +25,9 @@ nb::object dequantize(nb::handle q, nb::handle scale, nb::handle zero_point, nb:
                       nb::handle out, nb::handle stream);
 nb::object dequantize_backward(nb::handle dy, nb::handle scale, nb::handle axis,
                                nb::handle group_size, nb::handle out, nb::handle stream);
-nb::tuple quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::handle dtype,
+/// (q, scale, zero_point)
+using Quantized = nb::typed<nb::tuple, nb::object, nb::object, nb::object>;
+Quantized quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::handle dtype,
                            nb::handle axis, nb::handle group_size, nb::handle q_min,
                            nb::handle q_max, nb::handle profile, nb::handle out, nb::handle stream);
 

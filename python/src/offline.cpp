@@ -116,7 +116,10 @@ void apply(nb::handle norm_weight, nb::handle norm_bias, nb::handle weights, nb:
                                           .scales = values}));
 }
 
-nb::tuple find_alpha(nb::handle weights, nb::handle absmax, nb::handle rows, nb::handle scheme) {
+nb::typed<nb::tuple, double, double, std::vector<double>> find_alpha(nb::handle weights,
+                                                                     nb::handle absmax,
+                                                                     nb::handle rows,
+                                                                     nb::handle scheme) {
   const Weights w(weights, false);
   const std::vector<float> a = floats_of(absmax, "absmax");
   const Array sample(rows, "rows");

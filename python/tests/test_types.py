@@ -1,0 +1,67 @@
+"""Type checkers see the signatures: right programs pass, wrong ones are found."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import octavo
+import pytest
+
+pytest.importorskip("mypy")
+
+HEAD = """
+import numpy as np
+import octavo
+x = np.ones((2, 4), np.float32)
+"""
+RIGHT = """
+stream = octavo.Stream(threads=1, target="scalar")
+target: str | None = stream.target
+q, scale, zero_point = octavo.quantize_dynamic(x, scope="token", stream=stream)
+octavo.dequantize(q, scale, zero_point, axis="token", dtype="f32")
+packed: octavo.PackedWeight = octavo.pack(np.ones((3, 4), np.int8))
+n, k = packed.shape
+octavo.linear(x, packed, 0.1, relu=True)
+names: list[str] = octavo.targets()
+try:
+    octavo.quantize(x, 0.0)
+except octavo.Error as e:
+    code: octavo.ErrorCode = e.code
+    argument: str = e.argument
+version: str = octavo.__version__
+seen = octavo.Statistics(sample_rows=3)
+seen.update("layer", x)
+layer = seen.layer("layer")
+if layer is not None:
+    print(layer["absmax"].max())
+"""
+WRONG = [
+    'octavo.quantize(x, 0.1, dtype="s9")',
+    'octavo.quantize_dynamic(x, scope="row")',
+    "octavo.linear(x, x)",
+    'octavo.Stream(threads="2")',
+    "octavo.pack(x).colour",
+    "octavo.nonsense",
+]
+
+
+def check(tmp_path, program):
+    file = tmp_path / "program.py"
+    file.write_text(HEAD + program)
+    return subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", file],
+        env={"MYPYPATH": str(Path(octavo.__file__).parents[1]), "PATH": ""},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+def test_programs(tmp_path):
+    assert "Success" in check(tmp_path, RIGHT)
+    found = check(tmp_path, "\n".join(WRONG))
+    lines = {
+        int(line.split(":")[1]) for line in found.splitlines() if line.startswith("program.py")
+    }
+    first = HEAD.count("\n") + 1
+    assert lines == set(range(first, first + len(WRONG))), found
