@@ -1,10 +1,12 @@
 // octavo report: what verify measures, and what the weights look like, as one HTML page.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 
 #include "cli/commands.hpp"
+#include "cli/names.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_page.hpp"
 #include "cli/table.hpp"
@@ -107,10 +109,14 @@ int run(const Context& context, const Options& o) {
   for (const LayerError& e : report->layers)
     data.layers.push_back(
         {e, count_values(quantized->tensors(), e.name), scales_of(quantized->tensors(), e.name)});
+  std::sort(data.layers.begin(), data.layers.end(),
+            [](const auto& a, const auto& b) { return natural_less(a.error.name, b.error.name); });
   if (statistics) {
     auto found = outliers(*original, *quantized, *statistics);
     if (!found) return fail(found.error());
     data.outliers = *std::move(found);
+    std::sort(data.outliers.begin(), data.outliers.end(),
+              [](const auto& a, const auto& b) { return natural_less(a.norm, b.norm); });
   }
   std::ofstream out(o.out, std::ios::binary);
   out << report_page(data);

@@ -73,6 +73,7 @@ def calibrate(
     *,
     sample_rows: int = 64,
     histogram: bool = True,
+    histogram_bits: int = 7,
     ignore: Iterable[str] = (),
     forward: Callable[[torch.nn.Module, Any], Any] | None = None,
     show_progress: bool = True,
@@ -81,7 +82,8 @@ def calibrate(
     fixed memory; the same in any order of batches. `path`: the file for the offline command.
 
     A batch is what the model is called with: a tensor, a tuple of arguments or a mapping of named
-    ones; or `forward(model, batch)` makes the call.
+    ones; or `forward(model, batch)` makes the call. The histogram of a layer has 2^(9 + bits) bins
+    of 8 bytes, with 0 to 7 `histogram_bits`; `histogram=False` keeps none.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2))
     >>> found = octavo.torch.calibrate(model, [torch.tensor([[1.0, -3.0]])], show_progress=False)
@@ -93,7 +95,9 @@ def calibrate(
         raise unsupported(
             "batches", f"expected something to iterate over, got {type(batches).__name__}"
         )
-    statistics = _core.Statistics(sample_rows=sample_rows, histogram_bits=7 if histogram else None)
+    statistics = _core.Statistics(
+        sample_rows=sample_rows, histogram_bits=histogram_bits if histogram else None
+    )
     patterns = Patterns(ignore)
     layers = {
         name: module

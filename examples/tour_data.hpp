@@ -1,5 +1,5 @@
-// The demo's data and small tools. Data comes from integer arithmetic and single IEEE operations,
-// so that it is the same on every machine, and with it the digests.
+// The data of the tour and small tools. Data comes from integer arithmetic and single IEEE
+// operations, so that it is the same on every machine, and with it the digests.
 #pragma once
 
 #include <octavo/octavo.hpp>
@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace demo {
+namespace tour {
 
 class Random {
  public:
@@ -136,11 +136,11 @@ class Digest {
   std::uint64_t value_ = 0xCBF29CE484222325U;
 };
 
-/// Stops the demo if a step was refused.
+/// Stops the tour if a step was refused.
 template <class T>
 void must(const octavo::Result<T>& result) {
   if (result) return;
-  std::printf("octavo_demo: refused: %s\n", result.error().message().c_str());
+  std::printf("octavo_tour: refused: %s\n", result.error().message().c_str());
   std::exit(1);
 }
 
@@ -153,4 +153,4 @@ void run(const octavo::Stream& stream, const typename Plan::Descriptor& descript
   must(plan->run(stream, {}, args));
 }
 
-}  // namespace demo
+}  // namespace tour

@@ -1,4 +1,4 @@
-// octavo_demo: what the library does, on small embedded data. Ends with 1 if any two results that
+// octavo_tour: what the library does, on small embedded data. Ends with 1 if any two results that
 // must have the same bits do not.
 #include <algorithm>
 #include <array>
@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "demo_data.hpp"
+#include "tour_data.hpp"
 
 namespace {
 
-using namespace demo;
+using namespace tour;
 using namespace octavo;
 
 // ---- To integers and back ----------------------------------------------------------------------
