@@ -41,6 +41,9 @@ class Array {
  public:
   /// `name` is that of the argument, for refusals. Only an `out` is written.
   Array(nb::handle given, const char* name, bool writes = false);
+  /// A new one of the maker's, contiguous, to write to. Packed types are bytes with two to each,
+  /// row by row. `asked_by` is the argument that decided the type, for refusals.
+  static Array make(Maker maker, const Shape& shape, DType dtype, const char* asked_by);
 
   [[nodiscard]] std::int64_t numel() const;
   [[nodiscard]] int rank() const { return shape.rank(); }
@@ -58,7 +61,7 @@ class Array {
   [[nodiscard]] std::int64_t as_integer(std::int64_t i) const;
   [[nodiscard]] bool is_integer() const;
 
-  const char* argument;
+  const char* argument = "out";
   Maker maker = Maker::numpy;
   bool is_ml_dtypes = false;  // a NumPy array whose bf16 is of that package
   Held held = Held::f32;
@@ -68,6 +71,7 @@ class Array {
   nb::object object;
 
  private:
+  Array() = default;
   void from_buffer(bool writes);
   void from_torch(bool writes);
   void from_dlpack(bool writes);
@@ -83,16 +87,15 @@ class Array {
 /// What str() says of it; where that fails, the name of its class.
 [[nodiscard]] std::string str_of(const nb::object& object);
 
-/// A new array of the maker's, contiguous. Packed types are bytes with two to each, row by row.
-[[nodiscard]] nb::object make_array(Maker maker, const Shape& shape, DType dtype);
-
 /// `shape` as the array is that holds it: the last size halved and rounded up for packed types.
 [[nodiscard]] Shape stored_shape(const Shape& shape, DType dtype);
 
-/// A given `out`, or a new array; seen as a tensor of `dtype`, which may be packed.
+/// A given `out`, or a new array; seen as a tensor of `dtype`, which may be packed. `asked_by` is
+/// the argument that decided the type.
 class Output {
  public:
-  Output(nb::handle out, Maker maker, const Shape& shape, DType dtype);
+  Output(nb::handle out, Maker maker, const Shape& shape, DType dtype,
+         const char* asked_by = "dtype");
   [[nodiscard]] const TensorMut& tensor() const { return tensor_; }
   [[nodiscard]] const nb::object& object() const { return array_->object; }
 

@@ -138,7 +138,8 @@ nb::object from_float(Op op, nb::handle x, nb::handle dy, nb::handle scale, nb::
                                 to_string(grad_ref.shape)));
     args.grad = &grad_ref;
   }
-  const Output output(out, input.maker, input.shape, op == Op::quantize ? p.integer : p.element);
+  const Output output(out, input.maker, input.shape, op == Op::quantize ? p.integer : p.element,
+                      op == Op::quantize ? "dtype" : "x");
   args.output = &output.tensor();
   return run(stream, p, args, names, output);
 }
@@ -253,7 +254,7 @@ nb::object dequantize_backward(nb::handle dy, nb::handle scale, nb::handle axis,
   detail::ElementwiseArgs args;
   parameters.apply(in.shape, parse_granularity(in.shape, axis, group_size), p, args);
   args.grad = &in;
-  const Output output(out, grad.maker, in.shape, p.element);
+  const Output output(out, grad.maker, in.shape, p.element, "dy");
   args.output = &output.tensor();
   return run(parse_stream(stream), p, args, backward_names, output);
 }

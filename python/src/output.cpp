@@ -20,7 +20,7 @@ nb::handle numpy_empty() {
   return empty;
 }
 
-nb::handle numpy_dtype(Held held) {
+nb::handle numpy_dtype(Held held, const char* asked_by) {
   static std::array<PyObject*, 15> all{};
   PyObject*& dtype = all[static_cast<std::size_t>(held)];
   if (dtype == nullptr) {
@@ -28,7 +28,7 @@ nb::handle numpy_dtype(Held held) {
       try {
         dtype = nb::object(nb::module_::import_("ml_dtypes").attr("bfloat16")).release().ptr();
       } catch (nb::python_error&) {
-        unsupported("dtype",
+        unsupported(asked_by,
                     "expected the package ml_dtypes for NumPy arrays of bf16, got none; "
                     "install it, or pass PyTorch tensors");
       }
@@ -55,15 +55,25 @@ Shape stored_shape(const Shape& shape, DType dtype) {
   return stored;
 }
 
-nb::object make_array(Maker maker, const Shape& shape, DType dtype) {
-  const nb::object sizes = tuple_of(stored_shape(shape, dtype));
-  const Held held = is_packed(dtype) ? Held::u8 : static_cast<Held>(dtype);
-  if (maker == Maker::torch) return empty_tensor(sizes, held);
-  return numpy_empty()(sizes, numpy_dtype(held));
+Array Array::make(Maker maker, const Shape& shape, DType dtype, const char* asked_by) {
+  Array made;
+  made.shape = stored_shape(shape, dtype);
+  made.held = is_packed(dtype) ? Held::u8 : static_cast<Held>(dtype);
+  const nb::object sizes = tuple_of(made.shape);
+  if (maker == Maker::numpy)
+    return Array(numpy_empty()(sizes, numpy_dtype(made.held, asked_by)), "out", true);
+  // All but its address is known; but PyTorch has modes in which a new tensor has none.
+  made.object = empty_tensor(sizes, made.held);
+  made.data = data_of_tensor(made.object);
+  if (made.data == nullptr && made.numel() > 0) return Array(made.object, "out", true);
+  made.maker = maker;
+  made.strides = contiguous_strides(made.shape, DType::s8);
+  return made;
 }
 
-Output::Output(nb::handle out, Maker maker, const Shape& shape, DType dtype) {
-  array_.emplace(out.is_none() ? make_array(maker, shape, dtype) : nb::borrow(out), "out", true);
+Output::Output(nb::handle out, Maker maker, const Shape& shape, DType dtype, const char* asked_by) {
+  array_.emplace(out.is_none() ? Array::make(maker, shape, dtype, asked_by)
+                               : Array(out, "out", true));
   const auto expect_shape = [&](const Shape& expected, const char* why) {
     if (!(array_->shape == expected))
       invalid("out", fmt::format("expected shape {}{}, got {}", to_string(expected), why,

@@ -11,4 +11,7 @@ namespace octavo::python {
 /// A new tensor; only where a tensor was seen before.
 [[nodiscard]] nb::object empty_tensor(const nb::object& sizes, Held held);
 
+/// Where its elements are; null if it has none.
+[[nodiscard]] void* data_of_tensor(nb::handle tensor);
+
 }  // namespace octavo::python

@@ -284,3 +284,13 @@ def test_results_outlive_their_inputs():
     x = np.full(1 << 16, 9, np.float32)
     assert (q == 2).all()
     del x
+
+
+def test_results_are_on_the_cpu_whatever_the_default_device_is():
+    if not hasattr(torch, "set_default_device"):
+        pytest.skip(f"PyTorch {torch.__version__} has no default device")
+    x = torch.ones(2, 4)
+    packed = octavo.pack(torch.ones(3, 4, dtype=torch.int8))
+    with torch.device("meta"):
+        assert octavo.quantize(x, 0.5).device.type == "cpu"
+        assert octavo.linear(x, packed, 1.0).tolist() == [[4.0] * 3] * 2

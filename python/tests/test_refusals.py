@@ -1,5 +1,8 @@
 """Everything wrong raises octavo.Error with a code, names its argument, and leaves out alone."""
 
+import subprocess
+import sys
+
 import ml_dtypes
 import numpy as np
 import octavo
@@ -331,3 +334,28 @@ def test_the_error():
     assert e.value.code == octavo.ErrorCode.invalid_problem == 2 == e.value.code
     assert e.value.code != "unsupported"
     assert str(e.value.code) == "invalid_problem"
+
+
+@pytest.mark.parametrize(
+    "argument, call",
+    [
+        ("out_dtype", "octavo.linear(np.ones((1, 2), 'f4'), q, 1.0, out_dtype='bf16')"),
+        ("out_dtype", "octavo.smoothquant_linear(q, 1.0, q, 1.0, out_dtype='bf16')"),
+        ("dtype", "octavo.dequantize(q, 1.0, dtype='bf16')"),
+    ],
+)
+def test_bf16_without_its_package_names_the_argument_that_asked_for_it(argument, call):
+    program = f"""
+import sys
+sys.modules["ml_dtypes"] = None
+import numpy as np, octavo
+q = np.ones((1, 2), "i1")
+try:
+    {call}
+except octavo.Error as error:
+    assert error.argument == {argument!r} and str(error).startswith({argument!r} + ":"), error
+    assert "expected the package ml_dtypes" in str(error) and error.code == "unsupported"
+    print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "refused\n", done.stderr

@@ -170,6 +170,42 @@ def test_layers_are_saved_loaded_copied_and_pickled():
     assert torch.equal(pickle.loads(pickle.dumps(layer))(x), y)
 
 
+def test_layers_made_or_written_in_inference_mode():
+    float_layers = [torch.nn.Linear(8, 4) for _ in range(2)]
+    x = torch.randn(3, 8)
+    expected = [octavo.torch.QuantizedLinear.from_float(layer)(x) for layer in float_layers]
+    with torch.inference_mode():
+        made, other = map(octavo.torch.QuantizedLinear.from_float, float_layers)
+        assert torch.equal(made(x), expected[0])
+    assert torch.equal(made(x), expected[0])
+    with torch.inference_mode():
+        made.load_state_dict(other.state_dict())  # packed afresh all the same
+        assert torch.equal(made(x), expected[1])
+
+
+def test_layers_use_the_threads_of_pytorch(monkeypatch):
+    layer = octavo.torch.QuantizedLinear.from_float(torch.nn.Linear(8, 4))
+    static = octavo.torch.SmoothQuantLinear.from_float(torch.nn.Linear(8, 4), act_scale=0.1)
+    seen = []
+    for name in ("linear", "quantize", "smoothquant_linear"):
+        call = getattr(octavo._functions, name)
+
+        def spy(*args, call=call, **options):
+            seen.append(options["stream"].threads)
+            return call(*args, **options)
+
+        monkeypatch.setattr(octavo._functions, name, spy)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            layer(torch.ones(2, 8))
+            static(torch.ones(2, 8))
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1, 1, 1, 2, 2, 2]
+
+
 def test_layers_run_between_float_ones_but_have_no_gradient():
     linear = torch.nn.Linear(8, 4)
     x = torch.randn(3, 8, requires_grad=True)

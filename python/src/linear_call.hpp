@@ -1,0 +1,87 @@
+// One linear call behind linear, smoothquant_linear, quantized_matmul and int_matmul.
+#pragma once
+
+#include "functions.hpp"
+#include "octavo/linear.hpp"
+
+namespace octavo::python {
+
+inline std::int64_t rows_of(const Shape& shape) {
+  std::int64_t rows = 1;
+  for (int i = 0; i < shape.rank() - 1; ++i) rows *= shape[i];
+  return rows;
+}
+
+// [rows, columns] of an array whose leading dimensions are rows, if one stride leads through them.
+template <class Tensor>
+std::optional<Tensor> as_matrix(const Array& a) {
+  const int rank = a.rank();
+  const std::int64_t columns = a.shape[rank - 1];
+  const std::int64_t rows = rows_of(a.shape);
+  if (columns > 1 && a.strides[rank - 1] != 1) return std::nullopt;
+  std::int64_t stride = columns;
+  std::int64_t below = -1;  // what a step of the next dimension up must be
+  for (int i = rank - 2; i >= 0 && rows > 0; --i) {
+    if (a.shape[i] == 1) continue;
+    if (below < 0) {
+      stride = a.strides[i];
+    } else if (a.strides[i] != below) {
+      return std::nullopt;
+    }
+    below = a.strides[i] * a.shape[i];
+    if (below < 0) return std::nullopt;  // (rows that run backwards are copied)
+  }
+  return Tensor(a.data, a.dtype(), Shape{rows, columns}, Shape{stride, 1});
+}
+
+// An input, copied if its rows are not what the library reads in place.
+class Rows {
+ public:
+  Rows(nb::handle object, const char* argument) : array_(object, argument) {
+    if (array_.rank() == 0)
+      invalid(argument,
+              "expected at least one dimension, the last of them summed over, got a "
+              "scalar");
+    extent_ = array_.extent();
+    std::optional<TensorRef> found = as_matrix<TensorRef>(array_);
+    if (!found) {
+      array_ = array_.contiguous();
+      found = as_matrix<TensorRef>(array_);
+    }
+    ref = *found;
+  }
+  [[nodiscard]] const Array& array() const { return array_; }
+  /// The library refuses overlaps, but a copy hides them from it.
+  void check_apart(const Array& out) const {
+    const auto [begin, end] = out.extent();
+    if (ref.data != out.data && extent_.first < end && begin < extent_.second)
+      invalid("out", fmt::format("expected memory apart from {}, got an overlap", array_.argument));
+  }
+  TensorRef ref;
+
+ private:
+  Array array_;
+  std::pair<std::uintptr_t, std::uintptr_t> extent_;  // of what was given
+};
+
+/// What was given. Invalid handles: the call has none.
+struct LinearCall {
+  detail::LinearProblem problem;
+  nb::handle x, weight;
+  nb::handle weight_scale = {};
+  nb::handle bias = {};
+  nb::handle residual = {};
+  nb::handle out, stream;
+  nb::handle act_scale = {};
+  nb::handle act_zero_point = {};
+  nb::handle weight_zero_point = {};
+  nb::handle out_scale = {};
+  nb::handle out_zero_point = {};
+  const char* x_name = "x_q";
+  bool output_like_x = false;  // the output has x's type, which has to be a float
+};
+
+/// Reads the arguments, runs the plan and returns the output.
+[[nodiscard]] nb::object run_linear(LinearCall& call);
+
+}  // namespace octavo::python
