@@ -9,7 +9,7 @@ constexpr const char* report_style = R"(
 *{box-sizing:border-box}
 body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--back);max-width:72rem;margin:0 auto;padding:1rem;overflow-wrap:anywhere}
 h1{font-size:1.5rem;line-height:1.25;margin:.5rem 0}h2{font-size:1.2rem;margin:2.25rem 0 .25rem}h3{font-size:.9rem;margin:.5rem 0 .35rem}
-p{color:var(--soft);margin:.25rem 0 .75rem;max-width:46rem}p.lead{color:var(--ink);font-size:1.1rem}.bad{color:var(--a)}
+p{color:var(--soft);margin:.25rem 0 .75rem;max-width:46rem}p.lead{color:var(--ink);font-size:1.1rem}.bad{color:var(--a)}sub{line-height:0}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr));gap:.75rem;margin:1rem 0}
 .tiles div{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.6rem .75rem;break-inside:avoid}
 dt{color:var(--soft);font-size:.8rem}dd{margin:0;font-size:1.35rem;font-weight:600;line-height:1.3}dd small{display:block;font-size:.75rem;font-weight:400;color:var(--soft)}
@@ -37,7 +37,7 @@ th{color:var(--soft);font-weight:600}th[scope=row]{color:var(--ink);font-weight:
 th:first-child{text-align:left;padding-left:0}th[scope=row]:first-child{white-space:normal;min-width:11rem}
 details{border-top:1px solid var(--line);padding:.4rem 0}summary{cursor:pointer;font-size:.9rem}details[open]>summary{margin-bottom:.75rem}
 @media print{:root{color-scheme:light;--ink:#000;--soft:#444;--line:#bbb;--bar:#6ea1dc;--a:#b5301f;--b:#1f6fb2;--back:#fff;--card:#fff}
-@page{margin:14mm}body{max-width:none;padding:0;font-size:10pt}h2,h3{break-after:avoid}tr{break-inside:avoid}
+@page{margin:14mm}body{max-width:none;padding:0;font-size:10pt}h2,h3,h2+p{break-after:avoid}.bars{font-size:7.5pt}tr{break-inside:avoid}
 .scroll{overflow:visible}table{font-size:7.5pt}th,td{padding:.15rem .3rem}.grid{grid-template-columns:repeat(4,minmax(0,1fr));gap:1rem}.tiles{grid-template-columns:repeat(5,minmax(0,1fr))}.tiles dd{font-size:1.1rem}.plot svg{height:6rem}.histogram svg{height:2.5rem}}
 )";
 

@@ -64,14 +64,14 @@ def load_quantized(directory: Path) -> Llama:
     return model.eval()
 
 
-def measure(command: Path) -> list[tuple[str, int, float]]:
+def measure(command: Path, schemes: dict[str, list[str]]) -> list[tuple[str, int, float]]:
     """Name, bytes of weights, loss in nats a byte; the float model first."""
     text = (HERE / "held_out.txt").read_bytes()
     original = HERE / "model"
     size = (original / "model.safetensors").stat().st_size
     found = [("float (bf16 weights)", size, loss_of(load(original), text))]
     with tempfile.TemporaryDirectory() as temporary:
-        for name, options in SCHEMES.items():
+        for name, options in schemes.items():
             out = Path(temporary) / name
             arguments = [str(command), "quantize", str(original), str(out), *options]
             subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL)
@@ -84,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--octavo", type=Path, default=Path("build/release/bin/octavo"))
     torch.set_num_threads(1)
-    found = measure(parser.parse_args().octavo)
+    found = measure(parser.parse_args().octavo, SCHEMES)
     least = found[0][2]
     print("| | bytes | perplexity | above float |\n|---|---|---|---|")
     for name, size, loss in found:

@@ -67,9 +67,14 @@ def test_readme_has_what_is_measured():
     if command is None:
         pytest.skip("OCTAVO_COMMAND names no command octavo")
     rows = re.findall(r"^\| (.+) \| ([\d,]+) \| ([\d.]+) \|", README, re.MULTILINE)
-    found = measure.measure(Path(command))
-    assert [name for name, _, _ in rows] == [name for name, _, _ in found]
-    for (_, size, perplexity), (name, got_size, loss) in zip(rows, found, strict=True):
+    assert [name for name, _, _ in rows][1:] == list(measure.SCHEMES)
+    table = {name: (size, perplexity) for name, size, perplexity in rows}
+    # Debian's PyTorch is slow: one of each kind.
+    some = ("w8a8-dynamic", "w8a8-static, smoothed", "w4a16-group, groups of 32")
+    found = measure.measure(Path(command), {name: measure.SCHEMES[name] for name in some})
+    assert len(found) == 4
+    for name, got_size, loss in found:
+        size, perplexity = table[name]
         assert int(size.replace(",", "")) == got_size, name
         # PyTorch adds in another order on another machine.
         assert math.exp(loss) == pytest.approx(float(perplexity), rel=1e-3), name
@@ -78,7 +83,10 @@ def test_readme_has_what_is_measured():
 
 
 def test_training_writes_what_the_folder_holds(tmp_path, monkeypatch, capsys):
-    text = b"notes PREFACE " + (FOLDER / "held_out.txt").read_bytes() * 2
+    held_out = (FOLDER / "held_out.txt").read_bytes()[:1000]
+    text = b"notes PREFACE " + held_out * 2
+    monkeypatch.setattr(train, "HELD_OUT", len(held_out))
+    monkeypatch.setattr(train, "BATCH", 4)
     (tmp_path / "text.dz").write_bytes(gzip.compress(text))
     monkeypatch.setattr(
         "sys.argv",
@@ -94,4 +102,4 @@ def test_training_writes_what_the_folder_holds(tmp_path, monkeypatch, capsys):
         n: (t.shape, t.dtype) for n, t in made.items()
     }
     assert llama.read_config(FOLDER / "model") == llama.read_config(tmp_path / "model")
-    assert (tmp_path / "held_out.txt").read_bytes() == (FOLDER / "held_out.txt").read_bytes()
+    assert (tmp_path / "held_out.txt").read_bytes() == held_out

@@ -350,6 +350,21 @@ def test_calibration_does_not_depend_on_the_order_of_batches(tmp_path):
     assert again.layer("nothing") is None
 
 
+def test_calibrate_makes_histograms_of_any_size():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    batches = [torch.randn(5, 2)]
+
+    def bins(**options):
+        found = octavo.torch.calibrate(model, batches, show_progress=False, **options)
+        return found.layer("0")["histogram"].size
+
+    assert bins() == 2**16
+    assert bins(histogram_bits=0) == 2**9
+    assert bins(histogram=False, histogram_bits=3) == 0
+    with pytest.raises(octavo.Error, match="histogram_bits: expected"):
+        bins(histogram_bits=8)
+
+
 def test_calibration_sees_what_goes_in():
     model = torch.nn.Sequential(torch.nn.Linear(3, 3))
     x = torch.tensor([[1.0, -2.0, 0.5], [-4.0, 1.0, 0.25]])

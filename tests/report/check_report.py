@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import shutil
 import subprocess
 import sys
 import time
@@ -30,20 +31,20 @@ class Failures(list):
 def make_page(
     octavo: Path, float_model: Path, stats: Path | None, out: Path, *options: str
 ) -> Path:
-    quantized, page = out / "quantized", out / "report.html"
-    smooth = ["--stats", str(stats)] if stats else []
-    subprocess.run(["rm", "-rf", str(quantized)], check=True)
+    quantized, page = out / ("W8A8" if stats else "W4A16"), out / "report.html"
+    measured = ["--stats", str(stats)] if stats else []
+    shutil.rmtree(quantized, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
     for command in (
         ["quantize", str(float_model), str(quantized), *options],
-        ["report", str(float_model), str(quantized), *smooth, "-o", str(page)],
+        ["report", str(float_model), str(quantized), *measured, "-o", str(page)],
     ):
         subprocess.run([str(octavo), *command], check=True, stdout=subprocess.DEVNULL)
     return page
 
 
-def picture(b: browser.Browser, path: Path, whole: bool = False) -> None:
-    shot = b.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+def picture(b: browser.Browser, path: Path) -> None:
+    shot = b.call("Page.captureScreenshot", format="png")
     path.write_bytes(base64.b64decode(shot["data"]))
 
 
