@@ -233,7 +233,7 @@ def smoothquant_linear(
     weight_scale: Number,
     bias: Array | None = None,
     *,
-    act_zero_point: int = 0,
+    act_zero_point: Number = 0,
     residual: Array | None = None,
     relu: bool = False,
     out_dtype: Literal["f32", "f64", "f16", "bf16", "s8", "u8"] = "f32",
@@ -245,7 +245,8 @@ def smoothquant_linear(
 ) -> Array:
     """A linear layer whose input is int8 already, with one static scale.
 
-    An output of s8 or u8 needs its `out_scale`, so that layers chain in 8 bits.
+    (Scales and zero points for each row are taken as well: it is then a `quantized_matmul`.) An
+    output of s8 or u8 needs its `out_scale`, so that layers chain in 8 bits.
 
     >>> x, w = np.int8([[1, 2]]), np.int8([[3, 4]])
     >>> octavo.smoothquant_linear(x, 0.5, w, 0.1)
