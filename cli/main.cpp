@@ -1,6 +1,10 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "cli/commands.hpp"
@@ -28,12 +32,27 @@ int run(int argc, char** argv) {
     const int code = app.exit(e);
     return code == 0 ? octavo::cli::exit_ok : octavo::cli::exit_usage;
   }
-  return context.run();
+  const int code = context.run();
+  // What was printed may still wait in a buffer.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    fmt::print(stderr, "octavo: cannot write the output: {}\n", std::strerror(errno));
+    return octavo::cli::exit_error;
+  }
+  return code;
+}
+
+// A mapped file that became shorter, or a disk that failed: the one place to say so is here.
+void on_bus_error(int /*signal*/) {
+  constexpr char text[] =
+      "\noctavo: an input file could not be read any more: it became shorter, or its disk failed\n";
+  [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, text, sizeof(text) - 1);
+  ::_exit(octavo::cli::exit_error);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGBUS, on_bus_error);
   try {
     return run(argc, argv);
   } catch (const std::exception& e) {

@@ -118,16 +118,29 @@ void add_quantize(CLI::App& app, Context& context) {
   command->add_option("out", o->out, "The new directory")->required();
   command->add_option("--scheme", o->scheme, "w8a8-dynamic, w8a8-static or w4a16-group")
       ->capture_default_str();
-  command->add_option("--smooth", o->smooth, "Smooth with the statistics in this file");
-  command->add_option("--stats", o->stats, "Statistics for w8a8-static without smoothing");
+  CLI::Option* smooth =
+      command->add_option("--smooth", o->smooth, "Smooth with the statistics in this file");
+  CLI::Option* stats =
+      command->add_option("--stats", o->stats, "Statistics for w8a8-static without smoothing")
+          ->excludes(smooth);
   command->add_option("--alpha", o->alpha, "How far to smooth, from 0 to 1, or auto")
+      ->needs(smooth)
       ->capture_default_str();
-  command->add_option("--group-size", o->group_size, "Input channels that share a scale in w4a16")
-      ->capture_default_str();
+  CLI::Option* group_size =
+      command
+          ->add_option("--group-size", o->group_size, "Input channels that share a scale in w4a16")
+          ->capture_default_str();
   command->add_option("--ignore", o->ignore,
                       "Layers that stay float: a name, a pattern with * and ?, or re:REGEX");
   command->add_flag("--dry-run", o->dry_run, "Only print what would be done");
-  command->callback([&context, o] { context.run = [&context, o] { return run(context, *o); }; });
+  // A setting that would be ignored is a mistake.
+  command->callback([&context, o, stats, group_size] {
+    if (stats->count() > 0 && o->scheme != name(Scheme::w8a8_static))
+      throw CLI::ValidationError("--stats", "only --scheme w8a8-static uses them");
+    if (group_size->count() > 0 && o->scheme != name(Scheme::w4a16_group))
+      throw CLI::ValidationError("--group-size", "only --scheme w4a16-group has groups");
+    context.run = [&context, o] { return run(context, *o); };
+  });
 }
 
 }  // namespace octavo::cli

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
@@ -17,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
   std::string original, quantized, stats;
-  double max_error = -1;
+  std::optional<double> max_error;
   bool json = false;
 };
 
@@ -36,6 +37,7 @@ void print_json(const VerifyReport& report) {
          {"cosine", finite(e.cosine)},
          {"max_abs", finite(e.max_abs)},
          {"clip_rate", e.clip_rate},
+         {"non_finite", e.non_finite},
          {"weight_error", finite(e.weight_error)},
          {"rows", e.rows},
          {"output_error", e.output_error ? finite(*e.output_error) : Json(nullptr)}});
@@ -52,17 +54,20 @@ void print_table(const VerifyReport& report) {
   table.print();
 }
 
-int check(const VerifyReport& report, double max_error) {
+int check(const VerifyReport& report, std::optional<double> max_error) {
   int code = exit_ok;
   for (const std::string& name : report.unexpected) {
     fmt::print(stderr, "octavo: {} should not have changed, but did\n", name);
     code = exit_check_failed;
   }
-  if (max_error < 0) return code;
+  for (const LayerError& e : report.layers)
+    if (e.non_finite > 0)
+      fmt::print(stderr, "octavo: {}: {} weights are NaN or infinite\n", e.name, e.non_finite);
+  if (!max_error) return code;
   for (const LayerError& e : report.layers) {
-    if (e.error() <= max_error) continue;
+    if (e.error() <= *max_error) continue;
     fmt::print(stderr, "octavo: {}: error {} is above {}\n", e.name, number(e.error()),
-               number(max_error));
+               number(*max_error));
     code = exit_check_failed;
   }
   return code;
@@ -101,9 +106,11 @@ void add_verify(CLI::App& app, Context& context) {
   command->add_option("original", o->original, "The float checkpoint")->required();
   command->add_option("quantized", o->quantized, "The quantized one")->required();
   command->add_option("--stats", o->stats, "Statistics with sampled rows, to measure outputs");
-  command->add_option("--max-error", o->max_error,
-                      "Exit with 3 if a layer's relative error (of its output where rows are "
-                      "sampled, else of its weights) is above this");
+  command
+      ->add_option("--max-error", o->max_error,
+                   "Exit with 3 if a layer's relative error (of its output where rows are "
+                   "sampled, else of its weights) is above this")
+      ->check(CLI::Range(0.0, std::numeric_limits<double>::max()));
   command->add_flag("--json", o->json, "For programs");
   command->callback([&context, o] { context.run = [&context, o] { return run(context, *o); }; });
 }

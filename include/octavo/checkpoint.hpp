@@ -141,7 +141,7 @@ struct QuantizeReport {
                                               const std::filesystem::path& out,
                                               const ProgressCallback& progress = {});
 
-/// How far a quantized layer is from its float one.
+/// How far a quantized layer is from its float one, over its finite weights.
 struct LayerError {
   std::string name;
   std::int64_t n = 0;
@@ -153,7 +153,9 @@ struct LayerError {
   double max_abs = 0;       ///< the largest |w - w_q|
   double clip_rate = 0;     ///< the share of weights beyond the range of their scale
   double weight_error = 0;  ///< |w - w_q| / |w|
-  std::int64_t rows = 0;    ///< sampled rows that the output was measured on
+  std::int64_t non_finite =
+      0;                  ///< weights that are NaN (quantized to 0) or infinite (to the limit)
+  std::int64_t rows = 0;  ///< sampled rows that the output was measured on
   std::optional<double> output_error = {};  ///< |y - y_q| / |y| on them
   /// The output's error if it is known, else the weight's.
   [[nodiscard]] double error() const { return output_error.value_or(weight_error); }

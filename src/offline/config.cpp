@@ -116,6 +116,8 @@ Result<ConfigScheme> read_config_scheme(const std::string& path, const std::stri
                                       "{}, got another",
                                       what));
   };
+  if (!config->contains("quantization_config"))
+    return bad_file(path, "expected a quantized checkpoint, got no quantization_config");
   const Json quantization = config->value("quantization_config", Json());
   if (!quantization.is_object()) return wrong("one group of settings");
   const Json groups = quantization.value("config_groups", Json());

@@ -1,7 +1,8 @@
 #include "offline/output.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <map>
 
 #include "offline/checkpoint_parts.hpp"
 #include "offline/files.hpp"
@@ -40,31 +41,28 @@ void add_layer(const QuantizePlan& plan, const PlannedLayer& planned, const Stor
 
 }  // namespace
 
-std::vector<OutputTensor> output_tensors(const QuantizePlan& plan, const SafetensorsFile& file) {
-  std::map<std::string, const PlannedLayer*, std::less<>> layers;
+OutputIndex::OutputIndex(const QuantizePlan& plan) : plan_(plan) {
   for (const PlannedLayer& planned : plan.layers)
-    layers.emplace(planned.layer.name + ".weight", &planned);
-  struct Smoothed {
-    OutputTensor::Kind kind;
-    std::size_t pair;
-  };
-  std::map<std::string, Smoothed, std::less<>> smoothed;
+    layers_.emplace(planned.layer.name + ".weight", &planned);
   for (std::size_t i = 0; i < plan.pairs.size(); ++i) {
     const SmoothingPair& names = plan.pairs[i].names;
-    smoothed.insert({names.norm + ".weight", {OutputTensor::Kind::norm, i}});
-    smoothed.insert({names.norm + ".bias", {OutputTensor::Kind::norm, i}});
+    smoothed_.emplace(names.norm + ".weight", Smoothed{OutputTensor::Kind::norm, i});
+    smoothed_.emplace(names.norm + ".bias", Smoothed{OutputTensor::Kind::norm, i});
     for (const std::string& linear : names.linears)
-      smoothed.insert({linear + ".weight", {OutputTensor::Kind::scaled, i}});
+      smoothed_.emplace(linear + ".weight", Smoothed{OutputTensor::Kind::scaled, i});
   }
+}
+
+std::vector<OutputTensor> OutputIndex::tensors_of(const SafetensorsFile& file) const {
   std::vector<OutputTensor> out;
   out.reserve(file.tensors().size());
   for (const StoredTensor& t : file.tensors()) {
-    if (const auto layer = layers.find(t.name); layer != layers.end()) {
-      add_layer(plan, *layer->second, t, out);
+    if (const auto layer = layers_.find(t.name); layer != layers_.end()) {
+      add_layer(plan_, *layer->second, t, out);
       continue;
     }
     OutputTensor tensor{{t.name, t.type, t.shape}, OutputTensor::Kind::copy, &t, nullptr, 0};
-    if (const auto found = smoothed.find(t.name); found != smoothed.end()) {
+    if (const auto found = smoothed_.find(t.name); found != smoothed_.end()) {
       tensor.kind = found->second.kind;
       tensor.pair = found->second.pair;
     }
@@ -90,15 +88,14 @@ TensorRef sampled_rows(const QuantizePlan& plan, const PlannedPair& pair,
 Status resolve_pair(const Stream& stream, const QuantizePlan& plan, const PlannedPair& pair,
                     ResolvedScales& out) {
   std::vector<TensorRef> weights;
+  std::vector<const SafetensorsFile*> files;
   const SafetensorsSet& tensors = plan.checkpoint->tensors();
   for (const std::string& name : pair.names.linears) {
-    if (const LinearLayer* layer = plan.checkpoint->layer(name)) {
-      weights.push_back(weight_view(tensors, *layer));
-    } else {
-      const auto entry = tensors.find(name + ".weight");
-      weights.push_back(
-          matrix_view(*entry.file, *entry.tensor, *dtype_of_stored(entry.tensor->type), false));
-    }
+    const auto entry = tensors.find(name + ".weight");
+    const LinearLayer* layer = plan.checkpoint->layer(name);
+    files.push_back(entry.file);
+    weights.push_back(matrix_view(*entry.file, *entry.tensor, *dtype_of_stored(entry.tensor->type),
+                                  layer != nullptr && layer->transposed));
   }
   const auto k = static_cast<std::int64_t>(pair.absmax.size());
   double alpha = pair.alpha.value_or(0.0);
@@ -107,10 +104,9 @@ Status resolve_pair(const Stream& stream, const QuantizePlan& plan, const Planne
     std::vector<float> storage;
     // Only layers that are quantized lose something.
     std::vector<TensorRef> measured;
-    for (const PlannedLayer& planned : plan.layers)
-      if (std::find(pair.names.linears.begin(), pair.names.linears.end(), planned.layer.name) !=
-          pair.names.linears.end())
-        measured.push_back(weight_view(tensors, planned.layer));
+    for (const std::string& name : pair.names.linears)
+      if (const PlannedLayer* planned = find_layer(plan, name))
+        measured.push_back(weight_view(tensors, planned->layer));
     const auto found = search_alpha_of(stream,
                                        {.weights = measured,
                                         .absmax = pair.absmax,
@@ -128,10 +124,10 @@ Status resolve_pair(const Stream& stream, const QuantizePlan& plan, const Planne
   for (std::size_t i = 0; i < weights.size(); ++i)
     for (std::size_t j = 0; j < scales.size(); ++j)
       if (column_overflows(weights[i].dtype, (*most)[j], scales[j]))
-        return bad_file(plan.checkpoint->path().string(),
-                        pair.names.linears[i] + ".weight: channel " + std::to_string(j) +
-                            " would overflow " + std::string(name(weights[i].dtype)) +
-                            " when it is smoothed; take another alpha");
+        return bad_tensor(files[i]->path(), pair.names.linears[i] + ".weight",
+                          fmt::format("channel {} would overflow {} when it is smoothed; take "
+                                      "another alpha",
+                                      j, name(weights[i].dtype)));
   out.smoothing.push_back(std::move(scales));
   out.alphas.push_back(alpha);
   out.errors.push_back(error);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "octavo/checkpoint.hpp"
@@ -24,8 +25,25 @@ struct OutputTensor {
   [[nodiscard]] std::uint64_t bytes() const { return stored_size(spec.type, spec.shape).bytes; }
 };
 
-/// The tensors that replace those of a file.
-std::vector<OutputTensor> output_tensors(const QuantizePlan& plan, const SafetensorsFile& file);
+/// What becomes of each tensor, by its name: made once for all files.
+class OutputIndex {
+ public:
+  explicit OutputIndex(const QuantizePlan& plan);
+  /// The tensors that replace those of a file.
+  [[nodiscard]] std::vector<OutputTensor> tensors_of(const SafetensorsFile& file) const;
+
+ private:
+  struct Smoothed {
+    OutputTensor::Kind kind = OutputTensor::Kind::norm;
+    std::size_t pair = 0;
+  };
+  const QuantizePlan& plan_;
+  std::unordered_map<std::string, const PlannedLayer*> layers_;
+  std::unordered_map<std::string, Smoothed> smoothed_;
+};
+
+/// A layer that will be quantized, by its name (layers are sorted by it); null if it stays float.
+const PlannedLayer* find_layer(const QuantizePlan& plan, std::string_view name);
 
 /// Layers that read the same input as this one, itself included.
 std::vector<std::string> input_sharers(const QuantizePlan& plan, const PlannedLayer& planned);
@@ -42,6 +60,7 @@ Result<ResolvedScales> resolve_scales(const Stream& stream, const QuantizePlan& 
 /// One file of the result.
 struct ShardJob {
   const QuantizePlan* plan = nullptr;
+  const OutputIndex* index = nullptr;
   const ResolvedScales* scales = nullptr;
   const SafetensorsFile* file = nullptr;
   std::filesystem::path to;

@@ -64,11 +64,12 @@ std::string file_name(const SafetensorsFile& file) {
   return fs::path(file.path()).filename().string();
 }
 
-Status write_index(const QuantizePlan& plan, const fs::path& directory) {
+Status write_index(const QuantizePlan& plan, const OutputIndex& outputs,
+                   const fs::path& directory) {
   std::map<std::string, std::string> sorted;
   std::uint64_t total = 0;
   for (const SafetensorsFile& file : plan.checkpoint->tensors().files())
-    for (const OutputTensor& t : output_tensors(plan, file)) {
+    for (const OutputTensor& t : outputs.tensors_of(file)) {
       sorted.emplace(t.spec.name, file_name(file));
       total += t.bytes();
     }
@@ -97,8 +98,8 @@ Status write_smoothing(const QuantizePlan& plan, const ResolvedScales& scales,
 }
 
 // Everything but the shards.
-Status write_rest(const QuantizePlan& plan, const ResolvedScales& scales, const fs::path& directory,
-                  QuantizeReport& report) {
+Status write_rest(const QuantizePlan& plan, const OutputIndex& outputs,
+                  const ResolvedScales& scales, const fs::path& directory, QuantizeReport& report) {
   const Checkpoint& source = *plan.checkpoint;
   std::error_code error;
   if (fs::is_directory(source.path(), error) || source.tensors().indexed()) {
@@ -107,7 +108,7 @@ Status write_rest(const QuantizePlan& plan, const ResolvedScales& scales, const 
     report.skipped = *std::move(skipped);
   }
   if (source.tensors().indexed() || source.tensors().files().size() > 1)
-    if (Status s = write_index(plan, directory); !s) return s;
+    if (Status s = write_index(plan, outputs, directory); !s) return s;
   if (!plan.pairs.empty())
     if (Status s = write_smoothing(plan, scales, directory); !s) return s;
   const auto config = quantized_config(plan);
@@ -147,18 +148,19 @@ Result<QuantizeReport> quantize(const Stream& stream, const QuantizePlan& plan, 
     for (const SafetensorsFile& file : plan.checkpoint->tensors().files())
       for (const StoredTensor& t : file.tensors()) total += t.size();
     Meter meter(progress, total);
+    const OutputIndex outputs(plan);
     std::vector<ShardJob> jobs;
     jobs.reserve(plan.checkpoint->tensors().files().size());
     for (const SafetensorsFile& file : plan.checkpoint->tensors().files()) {
       const std::string shard = file_name(file);
-      jobs.push_back({&plan, &*scales, &file, run->path() / shard,
+      jobs.push_back({&plan, &outputs, &*scales, &file, run->path() / shard,
                       [&meter, shard](std::uint64_t bytes) { meter.add(bytes, shard); }});
     }
     const auto kept = write_shards(stream, jobs);
     if (!kept) return kept.error();
     report.shards_kept = *kept;
     for (const ShardJob& job : jobs) report.bytes_written += fs::file_size(job.to);
-    if (Status s = write_rest(plan, *scales, run->path(), report); !s) return s.error();
+    if (Status s = write_rest(plan, outputs, *scales, run->path(), report); !s) return s.error();
     if (Status s = run->finish(); !s) return s.error();
     return report;
   });

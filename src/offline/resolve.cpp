@@ -23,17 +23,33 @@ Error refuse(const char* argument, const std::string& text) {
   return {ErrorCode::invalid_problem, argument, fmt::format("{}: {}", argument, text)};
 }
 
-// Whether a pattern names a module. Only re: patterns can be wrong.
-Result<bool> matches(const std::string& pattern, const std::string& module) {
-  if (!pattern.starts_with("re:")) return ::fnmatch(pattern.c_str(), module.c_str(), 0) == 0;
-  try {
-    const std::regex regex(pattern.substr(3));
-    return std::regex_search(module, regex, std::regex_constants::match_continuous);
-  } catch (const std::regex_error& e) {
-    return refuse("ignore", fmt::format("expected a regular expression after re:, got {} ({})",
-                                        in_quotes(pattern), e.what()));
+// A pattern that names modules.
+class Pattern {
+ public:
+  static Result<Pattern> parse(const std::string& text) {
+    Pattern pattern;
+    pattern.text_ = text;
+    if (!text.starts_with("re:")) return pattern;
+    try {
+      pattern.regex_.emplace(text.substr(3));
+      return pattern;
+    } catch (const std::regex_error& e) {
+      return refuse("ignore", fmt::format("expected a regular expression after re:, got {} ({})",
+                                          in_quotes(text), e.what()));
+    }
   }
-}
+  [[nodiscard]] bool matches(const std::string& module) const {
+    if (!regex_) return ::fnmatch(text_.c_str(), module.c_str(), 0) == 0;
+    // The standard library's search recurses for each character: no name of a layer is this long.
+    constexpr std::size_t most = 4096;
+    return module.size() <= most &&
+           std::regex_search(module, *regex_, std::regex_constants::match_continuous);
+  }
+
+ private:
+  std::string text_;
+  std::optional<std::regex> regex_;
+};
 
 // The modules that the patterns name.
 Result<std::set<std::string>> ignored(const Checkpoint& checkpoint,
@@ -43,19 +59,20 @@ Result<std::set<std::string>> ignored(const Checkpoint& checkpoint,
   for (const KeptTensor& kept : checkpoint.kept())
     if (kept.is_linear) modules.emplace_back(parent(kept.name));
   std::set<std::string> out;
-  for (const std::string& pattern : patterns) {
+  for (const std::string& text : patterns) {
+    const auto pattern = Pattern::parse(text);
+    if (!pattern) return pattern.error();
     bool any = false;
     for (const std::string& module : modules) {
-      const auto match = matches(pattern, module);
-      if (!match) return match.error();
-      if (*match) out.insert(module);
-      any = any || *match;
+      if (!pattern->matches(module)) continue;
+      out.insert(module);
+      any = true;
     }
     if (!any)
       return refuse("ignore",
                     fmt::format("expected a pattern that matches a layer, got {}, which matches "
                                 "none of {}; {} is the first",
-                                in_quotes(pattern), modules.size(),
+                                in_quotes(text), modules.size(),
                                 modules.empty() ? "none" : in_quotes(modules.front())));
   }
   return out;
@@ -154,10 +171,8 @@ Status choose_pairs(const Checkpoint& checkpoint, QuantizePlan& plan) {
   std::map<std::string, std::size_t> pair_of;
   for (const SmoothingPair& names : found.pairs) {
     const bool quantized =
-        std::any_of(plan.layers.begin(), plan.layers.end(), [&](const PlannedLayer& p) {
-          return std::find(names.linears.begin(), names.linears.end(), p.layer.name) !=
-                 names.linears.end();
-        });
+        std::any_of(names.linears.begin(), names.linears.end(),
+                    [&](const std::string& l) { return find_layer(plan, l) != nullptr; });
     if (!quantized) continue;
     const auto k = channels_of(checkpoint, names.linears.front());
     if (!k) return k.error();
@@ -165,10 +180,11 @@ Status choose_pairs(const Checkpoint& checkpoint, QuantizePlan& plan) {
       const auto other = channels_of(checkpoint, linear);
       if (!other) return other.error();
       if (*other != *k)
-        return bad_file(checkpoint.path().string(),
-                        fmt::format("expected {} and {} to have as many input channels, got {} and "
-                                    "{}",
-                                    names.linears.front(), linear, *k, *other));
+        return bad_tensor(checkpoint.tensors().find(linear + ".weight").file->path(),
+                          linear + ".weight",
+                          fmt::format("expected {} input channels, as many as {} has, which reads "
+                                      "the same norm, got {}",
+                                      *k, names.linears.front(), *other));
       pair_of[linear] = plan.pairs.size();
     }
     if (Status s = check_norm(checkpoint, names.norm, *k); !s) return s;
@@ -233,13 +249,21 @@ Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions
                 shared_absmax(*options.statistics, input_sharers(plan, planned), planned.layer.k);
             !absmax)
           return absmax.error();
+    const OutputIndex index(plan);
     for (const SafetensorsFile& file : checkpoint.tensors().files())
-      for (const OutputTensor& t : output_tensors(plan, file)) plan.output_bytes += t.bytes();
+      for (const OutputTensor& t : index.tensors_of(file)) plan.output_bytes += t.bytes();
     return plan;
   });
 }
 
 namespace offline {
+
+const PlannedLayer* find_layer(const QuantizePlan& plan, std::string_view name) {
+  const auto found = std::lower_bound(
+      plan.layers.begin(), plan.layers.end(), name,
+      [](const PlannedLayer& p, std::string_view wanted) { return p.layer.name < wanted; });
+  return found != plan.layers.end() && found->layer.name == name ? &*found : nullptr;
+}
 
 std::vector<std::string> input_sharers(const QuantizePlan& plan, const PlannedLayer& planned) {
   if (planned.pair) return plan.pairs[*planned.pair].names.linears;

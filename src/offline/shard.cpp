@@ -44,7 +44,7 @@ bool is_finished(const std::filesystem::path& path, const std::string& header,
 
 Result<std::unique_ptr<Shard>> Shard::open(ShardJob job) {
   return guarded(job.to.string(), [&]() -> Result<std::unique_ptr<Shard>> {
-    std::vector<OutputTensor> tensors = output_tensors(*job.plan, *job.file);
+    std::vector<OutputTensor> tensors = job.index->tensors_of(*job.file);
     std::vector<StoredTensorSpec> specs;
     specs.reserve(tensors.size());
     std::uint64_t bytes = 0;

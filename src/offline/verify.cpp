@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <unordered_map>
 
 #include "core/fp_environment.hpp"
 #include "octavo/dequantize.hpp"
@@ -33,6 +34,7 @@ struct Job {
 struct Sums {
   double signal = 0, noise = 0, product = 0, energy = 0, max_abs = 0;
   double clipped = 0;
+  std::int64_t non_finite = 0;
   double output_signal = 0, output_noise = 0;
 };
 
@@ -46,6 +48,10 @@ void compare(const T* w, const D* q, const std::vector<std::byte>& scales,
     const double x = static_cast<double>(widen(w[i]));
     const double y = static_cast<double>(q[i]);
     const double d = x - y;
+    if (!std::isfinite(x)) {
+      ++sums.non_finite;
+      continue;
+    }
     sums.signal += x * x;
     sums.energy += y * y;
     sums.product += x * y;
@@ -118,6 +124,7 @@ LayerError error_of(const Job& job, Scheme scheme, const std::vector<Sums>& slab
     all.product += s.product;
     all.energy += s.energy;
     all.clipped += s.clipped;
+    all.non_finite += s.non_finite;
     all.max_abs = std::max(all.max_abs, s.max_abs);
     all.output_signal += s.output_signal;
     all.output_noise += s.output_noise;
@@ -139,6 +146,7 @@ LayerError error_of(const Job& job, Scheme scheme, const std::vector<Sums>& slab
                                               : (all.noise == 0 ? 1.0 : 0.0);
   e.max_abs = all.max_abs;
   e.clip_rate = all.clipped / static_cast<double>(e.n * e.k);
+  e.non_finite = all.non_finite;
   e.rows = job.plain.rows;
   if (e.rows > 0) e.output_error = relative(all.output_noise, all.output_signal);
   return e;
@@ -158,22 +166,25 @@ void sample_rows(const LayerStatistics* s, Scheme scheme, Job& job) {
     job.smoothed.values[i] /= job.smoothing[i % job.smoothing.size()];
 }
 
-using Smoothing = std::map<std::string, std::vector<float>>;
-
-// The scales of the norm before a layer; empty if there are none.
-std::vector<float> smoothing_of(const Checkpoint& original, const Smoothing& smoothing,
-                                const std::string& layer) {
-  for (const SmoothingPair& pair : original.pairs().pairs) {
-    if (std::find(pair.linears.begin(), pair.linears.end(), layer) == pair.linears.end()) continue;
-    const auto found = smoothing.find(pair.norm);
-    if (found != smoothing.end()) return found->second;
+// The scales of norms and of the layers after them, by module.
+struct Smoothing {
+  using Scales = std::map<std::string, std::vector<float>>;
+  Smoothing(const Checkpoint& original, Scales scales) : norms(std::move(scales)) {
+    for (const SmoothingPair& pair : original.pairs().pairs)
+      if (const auto found = norms.find(pair.norm); found != norms.end())
+        for (const std::string& linear : pair.linears) layers.emplace(linear, &found->second);
   }
-  return {};
-}
+  // Of the norm before a layer; empty if there are none.
+  [[nodiscard]] std::vector<float> of_layer(const std::string& layer) const {
+    const auto found = layers.find(layer);
+    return found == layers.end() ? std::vector<float>() : *found->second;
+  }
+  Scales norms;
+  std::unordered_map<std::string, const std::vector<float>*> layers;
+};
 
 // What smoothing makes of a tensor that is not quantized; empty if nothing.
-Result<std::vector<std::byte>> smoothed_bytes(const Stream& stream, const Checkpoint& original,
-                                              const Smoothing& smoothing,
+Result<std::vector<std::byte>> smoothed_bytes(const Stream& stream, const Smoothing& smoothing,
                                               const SafetensorsSet::Entry& entry) {
   const std::string module(parent(entry.tensor->name));
   const std::vector<std::uint64_t>& shape = entry.tensor->shape;
@@ -181,7 +192,7 @@ Result<std::vector<std::byte>> smoothed_bytes(const Stream& stream, const Checkp
   std::vector<std::byte> out;
   if (!type || !is_float(*type)) return out;
   const auto bytes = entry.file->bytes(*entry.tensor);
-  if (const auto norm = smoothing.find(module); norm != smoothing.end()) {
+  if (const auto norm = smoothing.norms.find(module); norm != smoothing.norms.end()) {
     if (shape != std::vector<std::uint64_t>{norm->second.size()}) return out;
     out.assign(bytes.begin(), bytes.end());
     const TensorMut values(out.data(), *type, {static_cast<std::int64_t>(shape[0])});
@@ -189,7 +200,7 @@ Result<std::vector<std::byte>> smoothed_bytes(const Stream& stream, const Checkp
       return s.error();
     return out;
   }
-  const std::vector<float> scales = smoothing_of(original, smoothing, module);
+  const std::vector<float> scales = smoothing.of_layer(module);
   if (scales.empty() || !entry.tensor->name.ends_with(".weight") || shape.size() != 2) return out;
   if (shape[1] != scales.size()) return out;
   out.resize(bytes.size());
@@ -207,8 +218,10 @@ Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,
     const std::string config_path = (quantized.tensors().directory() / "config.json").string();
     const auto config = read_config_scheme(config_path, quantized.config());
     if (!config) return config.error();
-    const auto smoothing = read_smoothing(quantized.tensors().directory());
-    if (!smoothing) return smoothing.error();
+    auto scales = read_smoothing(quantized.tensors().directory());
+    if (!scales) return scales.error();
+    const Smoothing smoothing(original, *std::move(scales));
+    const std::uint64_t total = original.bytes();
     VerifyReport report;
     std::uint64_t done = 0;
     for (const SafetensorsFile& file : original.tensors().files())
@@ -216,14 +229,14 @@ Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,
         const auto source = original.tensors().find(t.name);
         const std::string module(parent(t.name));
         const LinearLayer* layer = t.name.ends_with(".weight") ? original.layer(module) : nullptr;
-        if (progress) progress({done += t.size(), original.bytes(), t.name});
+        if (progress) progress({done += t.size(), total, t.name});
         if (layer != nullptr && StoredLayer::exists(quantized.tensors(), module)) {
           auto stored = StoredLayer::open(quantized.tensors(), *layer, *config);
           if (!stored) return stored.error();
           Job job{*layer,
                   weight_view(original.tensors(), *layer),
                   *std::move(stored),
-                  smoothing_of(original, *smoothing, module),
+                  smoothing.of_layer(module),
                   {},
                   {}};
           if (!job.smoothing.empty() && job.smoothing.size() != static_cast<std::size_t>(layer->k))
@@ -250,7 +263,7 @@ Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,
         if (!other)
           return bad_tensor(quantized.path().string(), t.name,
                             fmt::format("expected this tensor of {}, got none", file.path()));
-        const auto smoothed = smoothed_bytes(stream, original, *smoothing, source);
+        const auto smoothed = smoothed_bytes(stream, smoothing, source);
         if (!smoothed) return smoothed.error();
         const std::span<const std::byte> expected =
             smoothed->empty() ? file.bytes(t) : std::span<const std::byte>(*smoothed);
