@@ -135,5 +135,53 @@ TEST_F(Command, WrongUseAndRefusals) {
   EXPECT_EQ(octavo("inspect " + out).code, 1);
 }
 
+// A setting that has no effect was meant otherwise.
+TEST_F(Command, SettingsThatWouldBeIgnored) {
+  const auto wrong = [&](const std::string& arguments, const char* words) {
+    const Ran ran = octavo(arguments);
+    EXPECT_EQ(ran.code, 2) << ran.text;
+    EXPECT_THAT(ran.text, HasSubstr(words));
+    EXPECT_FALSE(std::filesystem::exists(out));
+  };
+  const std::string quantize = fmt::format("quantize {} {} ", in, out);
+  wrong(quantize + "--alpha 0.7", "--smooth");
+  wrong(quantize + "--stats " + stats, "only --scheme w8a8-static");
+  wrong(quantize + "--group-size 32", "only --scheme w4a16-group");
+  wrong(fmt::format("verify {} {} --max-error -1", in, in), "--max-error");
+  wrong(fmt::format("verify {} {} --max-error nan", in, in), "--max-error");
+}
+
+TEST_F(Command, OutputThatCannotBeWritten) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  const Ran full = octavo("inspect " + in + " 2>&1 >/dev/full #");
+  EXPECT_EQ(full.code, 1);
+  EXPECT_THAT(full.text, HasSubstr("cannot write"));
+  const Ran gone = octavo(fmt::format("inspect --tensors {} | head -1", in));
+  EXPECT_EQ(gone.code, 0);
+  EXPECT_THAT(gone.text, Not(HasSubstr("octavo:")));
+}
+
+// Killed again and again at any point, with any number of threads: never a half checkpoint under
+// the final name, and in the end the same bytes.
+TEST_F(Command, KilledAtAnyPoint) {
+  const std::string options = " --scheme w8a8-static --smooth " + stats;
+  ASSERT_EQ(octavo(fmt::format("quantize {} {} {}", in, (dir / "whole").string(), options)).code,
+            0);
+  const auto whole = testing::read_tree(dir / "whole");
+  std::uint32_t random = 1;
+  for (int i = 0; i < 20; ++i) {
+    random = random * 1664525U + 1013904223U;
+    octavo(fmt::format("--threads {} quantize {} {} {} & p=$!; sleep 0.0{:02}; kill -9 $p; wait $p",
+                       1 + i % 3, in, out, options, random % 50U + 1U));
+    if (!std::filesystem::exists(out)) continue;
+    auto got = testing::read_tree(out);
+    got.erase(".octavo-run");  // killed between the last two steps
+    ASSERT_EQ(got, whole) << i;
+    std::filesystem::remove_all(out);
+  }
+  ASSERT_EQ(octavo(fmt::format("quantize {} {} {}", in, out, options)).code, 0);
+  EXPECT_EQ(testing::read_tree(out), whole);
+}
+
 }  // namespace
 }  // namespace octavo

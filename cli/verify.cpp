@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
@@ -110,7 +109,12 @@ void add_verify(CLI::App& app, Context& context) {
       ->add_option("--max-error", o->max_error,
                    "Exit with 3 if a layer's relative error (of its output where rows are "
                    "sampled, else of its weights) is above this")
-      ->check(CLI::Range(0.0, std::numeric_limits<double>::max()));
+      ->check([](const std::string& text) {  // (CLI::Range would let NaN through)
+        double value = 0;
+        return CLI::detail::lexical_cast(text, value) && value >= 0
+                   ? std::string()
+                   : "expected a number of 0 or more, got " + text;
+      });
   command->add_flag("--json", o->json, "For programs");
   command->callback([&context, o] { context.run = [&context, o] { return run(context, *o); }; });
 }

@@ -12,6 +12,13 @@ foreach(kind IN ITEMS shared static)
     INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT octavo-${kind}-targets NAMESPACE octavo:: DESTINATION ${package_dir})
 endforeach()
+# On top of the static library; and the command.
+install(TARGETS octavo_offline EXPORT octavo-offline-targets
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT octavo-offline-targets NAMESPACE octavo:: DESTINATION ${package_dir})
+if(TARGET octavo_cli)
+  install(TARGETS octavo_cli)
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/octavo DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 configure_package_config_file(

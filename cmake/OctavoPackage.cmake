@@ -16,7 +16,8 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY ${PROJECT_DESCRIPTION})
 set(CPACK_PACKAGE_DESCRIPTION
   "Turns the numbers of neural networks into 8-bit and 4-bit integers and back,
 for inference and for training, from C and C++. Every result is defined to the
-last bit, and it is the same on every CPU and for any number of threads.")
+last bit, and it is the same on every CPU and for any number of threads. The
+command octavo quantizes checkpoints of language models.")
 set(CPACK_STRIP_FILES ON)
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)

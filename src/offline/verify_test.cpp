@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "octavo/checkpoint.hpp"
 #include "offline/testing_checkpoint.hpp"
@@ -202,13 +203,35 @@ TEST(Verify, Refusals) {
   const auto in = Checkpoint::open(dir / "in");
   ASSERT_TRUE(in);
   EXPECT_THAT(verify(Stream::cpu(), *in, *in).error().message(),
-              HasSubstr("config.json: expected a quantization_config"));
+              HasSubstr("config.json: expected a quantized checkpoint"));
   testing::make_opt(dir / "other");
   const auto other = Checkpoint::open(dir / "other");
   quantize_to(*other, {}, dir / "out");
   const auto out = Checkpoint::open(dir / "out");
   EXPECT_THAT(verify(Stream::cpu(), *in, *out).error().message(),
               HasSubstr("expected this tensor of"));
+}
+
+// Weights that are not finite are counted, and do not hide the error of the others.
+TEST(Verify, CountsWeightsThatAreNotFinite) {
+  const TemporaryDirectory dir;
+  std::vector<float> w = made_values({"a.weight", {6, 16}});
+  w[3] = std::numeric_limits<float>::quiet_NaN();
+  w[20] = -std::numeric_limits<float>::infinity();
+  const std::string_view bytes(reinterpret_cast<const char*>(w.data()), w.size() * sizeof(float));
+  testing::make_file(
+      dir / "in" / "m.safetensors",
+      testing::assemble(R"({"a.weight":{"dtype":"F32","shape":[6,16],"data_offsets":[0,384]}})",
+                        bytes));
+  const auto in = Checkpoint::open(dir / "in");
+  ASSERT_TRUE(in) << in.error().message();
+  quantize_to(*in, {}, dir / "out");
+  const auto out = Checkpoint::open(dir / "out");
+  const auto report = verify(Stream::cpu(), *in, *out);
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(report->layers[0].non_finite, 2);
+  EXPECT_GT(report->layers[0].sqnr_db, 30);
+  EXPECT_LT(report->layers[0].sqnr_db, 70);
 }
 
 }  // namespace

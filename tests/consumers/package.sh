@@ -44,6 +44,13 @@ export PKG_CONFIG_LIBDIR="$libraries/pkgconfig"
 cc -std=c99 "$program" $(pkg-config --cflags --libs octavo) "-Wl,-rpath,$libraries" -o "$root/var/first"
 "$root/var/first" | grep -q '0.314 ->   31 ->  0.31' || fail "the program printed something else"
 
+command=$root/usr/bin/octavo
+LD_LIBRARY_PATH=$libraries "$command" info | grep -q targets || fail "the command does not run"
+for file in lib*/*/cmake/octavo/octavo-offline-targets.cmake include/octavo/checkpoint.hpp; do
+  # shellcheck disable=SC2086 # the library directory has the name of the architecture
+  ls "$root"/usr/$file >/dev/null || fail "no $file"
+done
+
 in_root --purge octavo
 [ "$(wc -l <"$root/var/ldconfig")" -eq 2 ] || fail "ldconfig was not called after both"
 left=$(find "$root" -mindepth 1 -not -path "$root/var*")
