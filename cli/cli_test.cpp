@@ -65,13 +65,24 @@ TEST_F(Command, Inspect) {
   EXPECT_EQ(text.code, 0) << text.text;
   EXPECT_THAT(text.text, HasSubstr("architecture llama"));
   EXPECT_THAT(text.text, HasSubstr("14 layers can be quantized"));
-  EXPECT_THAT(text.text, HasSubstr("model.layers.0.input_layernorm -> self_attn.q_proj"));
+  EXPECT_THAT(text.text, HasSubstr("self_attn.q_proj self_attn.k_proj self_attn.v_proj\n"));
   EXPECT_THAT(text.text, HasSubstr("lm_head.weight             the head"));
   const Json json = Json::parse(octavo("inspect --json " + in).text);
   EXPECT_EQ(json["layers"].size(), 14U);
   EXPECT_EQ(json["pairs"].size(), 4U);
   EXPECT_EQ(json["files"][0]["tensors"].size(), 11U);
   EXPECT_THAT(octavo("inspect --tensors " + in).text, HasSubstr("model.norm.weight"));
+}
+
+TEST_F(Command, NamesAreInNaturalOrderAndHarmless) {
+  testing::make_safetensors(
+      dir / "names" / "m.safetensors",
+      {{"h.10.up.weight", {8, 8}}, {"h.9.up.weight", {8, 8}}, {"\x1b[2J\n.up.weight", {8, 8}}});
+  const Ran ran = octavo("inspect " + (dir / "names").string());
+  EXPECT_EQ(ran.code, 0) << ran.text;
+  EXPECT_LT(ran.text.find("h.9.up"), ran.text.find("h.10.up"));
+  EXPECT_THAT(ran.text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(ran.text, HasSubstr("\\x1b[2J\\x0a.up"));
 }
 
 TEST_F(Command, FromFloatToReport) {

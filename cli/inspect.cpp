@@ -72,6 +72,7 @@ void print_tensors(const Checkpoint& c) {
     for (const StoredTensor& t : file.tensors())
       table.add({t.name, std::string(name(t.type)), fmt::format("[{}]", fmt::join(t.shape, ", ")),
                  human_bytes(t.size())});
+  table.sort();
   table.print();
 }
 
@@ -90,20 +91,26 @@ void print(const Checkpoint& c, bool tensors) {
   for (const LinearLayer& l : c.layers())
     layers.add({l.name, std::string(name(l.type)), std::to_string(l.n), std::to_string(l.k),
                 l.transposed ? "stored [in, out]" : ""});
+  layers.sort();
   if (!c.layers().empty()) layers.print();
   fmt::print("\n{} smoothing pairs{}\n", c.pairs().pairs.size(),
              c.pairs().note.empty() ? "" : ": " + c.pairs().note);
+  Table pairs({"norm", "read by"});
   for (const SmoothingPair& p : c.pairs().pairs) {
     // Names without the part that they share with the norm.
     const std::string block = p.norm.substr(0, p.norm.rfind('.') + 1);
-    std::string linears;
+    std::vector<std::string> linears;
+    linears.reserve(p.linears.size());
     for (const std::string& l : p.linears)
-      linears += " " + (l.starts_with(block) ? l.substr(block.size()) : l);
-    fmt::print("{} ->{}\n", p.norm, linears);
+      linears.push_back(l.starts_with(block) ? l.substr(block.size()) : l);
+    pairs.add({p.norm, fmt::format("{}", fmt::join(linears, " "))});
   }
+  pairs.sort();
+  if (!c.pairs().pairs.empty()) pairs.print();
   fmt::print("\n{} other tensors of two or more dimensions stay as they are\n", c.kept().size());
   Table kept({"tensor", "why"});
   for (const KeptTensor& k : c.kept()) kept.add({k.name, k.reason});
+  kept.sort();
   if (!c.kept().empty()) kept.print();
 }
 

@@ -29,6 +29,7 @@ void print_plan(const QuantizePlan& plan) {
   for (const PlannedLayer& p : plan.layers)
     layers.add({p.layer.name, std::string(name(p.layer.type)), std::to_string(p.layer.n),
                 std::to_string(p.layer.k), p.pair ? plan.pairs[*p.pair].names.norm : ""});
+  layers.sort();
   layers.print();
   if (!plan.pairs.empty())
     fmt::print("\n{} pairs are smoothed with alpha {}\n", plan.pairs.size(),
@@ -36,6 +37,7 @@ void print_plan(const QuantizePlan& plan) {
   fmt::print("\n{} tensors stay as they are\n", plan.kept.size());
   Table kept({"tensor", "why"});
   for (const KeptTensor& k : plan.kept) kept.add({k.name, k.reason});
+  kept.sort();
   if (!plan.kept.empty()) kept.print();
   fmt::print("\n{} become {}\n", human_bytes(plan.checkpoint->bytes()),
              human_bytes(plan.output_bytes));
@@ -48,6 +50,7 @@ void print_report(const QuantizePlan& plan, const QuantizeReport& report, const 
     for (std::size_t i = 0; i < plan.pairs.size(); ++i)
       table.add(
           {plan.pairs[i].names.norm, number(report.alphas[i]), number(report.alpha_errors[i])});
+    table.sort();
     table.print();
   }
   for (const std::string& skipped : report.skipped) fmt::print("not carried over: {}\n", skipped);

@@ -5,32 +5,66 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 
 #include "cli/commands.hpp"
+#include "cli/names.hpp"
 
 namespace octavo::cli {
+namespace {
+
+// Characters, not bytes, of UTF-8.
+std::size_t width(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  }));
+}
+
+}  // namespace
 
 Table::Table(std::vector<std::string> heads, std::vector<bool> right) : right_(std::move(right)) {
   right_.resize(heads.size(), false);
   rows_.push_back(std::move(heads));
 }
 
-void Table::add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+void Table::add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = printable(cell);
+  rows_.push_back(std::move(cells));
+}
+
+void Table::sort() {
+  std::stable_sort(rows_.begin() + 1, rows_.end(),
+                   [](const auto& a, const auto& b) { return natural_less(a.front(), b.front()); });
+}
 
 void Table::print() const {
   std::vector<std::size_t> widths(right_.size(), 0);
   for (const auto& row : rows_)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
   for (const auto& row : rows_) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      line += right_[i] ? fmt::format("{:>{}}", row[i], widths[i])
-                        : fmt::format("{:<{}}", row[i], widths[i]);
+      const std::string space(widths[i] - width(row[i]), ' ');
+      line += right_[i] ? space : row[i];
+      line += right_[i] ? row[i] : space;
       if (i + 1 < row.size()) line += "  ";
     }
     line.erase(line.find_last_not_of(' ') + 1);
     fmt::print("{}\n", line);
   }
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code < 0x20 || code == 0x7F)
+      fmt::format_to(std::back_inserter(out), "\\x{:02x}", code);
+    else
+      out.push_back(c);
+  }
+  return out;
 }
 
 std::string human_bytes(std::uint64_t bytes) {
@@ -51,7 +85,7 @@ std::string percent(double share) {
 }
 
 int fail(const Error& error) {
-  fmt::print(stderr, "octavo: {}\n", error.message());
+  fmt::print(stderr, "octavo: {}\n", printable(error.message()));
   return exit_error;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "octavo/result.hpp"
@@ -14,6 +15,8 @@ class Table {
  public:
   explicit Table(std::vector<std::string> heads, std::vector<bool> right = {});
   void add(std::vector<std::string> cells);
+  /// Rows in the natural order of their first cells: layers.2 before layers.10.
+  void sort();
   void print() const;
 
  private:
@@ -21,6 +24,9 @@ class Table {
   std::vector<bool> right_;
 };
 
+/// Without what a terminal would obey: control characters, which a file may have in its names, as
+/// \x1b.
+std::string printable(std::string_view text);
 /// 1.5 GB.
 std::string human_bytes(std::uint64_t bytes);
 /// Three significant digits, or a dash for what is not known.

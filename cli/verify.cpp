@@ -50,22 +50,24 @@ void print_table(const VerifyReport& report) {
     table.add({e.name, fmt::format("{:.1f}", e.sqnr_db), fmt::format("{:.6f}", e.cosine),
                number(e.max_abs), percent(e.clip_rate), percent(e.weight_error),
                e.output_error ? percent(*e.output_error) : "-"});
+  table.sort();
   table.print();
 }
 
 int check(const VerifyReport& report, std::optional<double> max_error) {
   int code = exit_ok;
   for (const std::string& name : report.unexpected) {
-    fmt::print(stderr, "octavo: {} should not have changed, but did\n", name);
+    fmt::print(stderr, "octavo: {} should not have changed, but did\n", printable(name));
     code = exit_check_failed;
   }
   for (const LayerError& e : report.layers)
     if (e.non_finite > 0)
-      fmt::print(stderr, "octavo: {}: {} weights are NaN or infinite\n", e.name, e.non_finite);
+      fmt::print(stderr, "octavo: {}: {} weights are NaN or infinite\n", printable(e.name),
+                 e.non_finite);
   if (!max_error) return code;
   for (const LayerError& e : report.layers) {
     if (e.error() <= *max_error) continue;
-    fmt::print(stderr, "octavo: {}: error {} is above {}\n", e.name, number(e.error()),
+    fmt::print(stderr, "octavo: {}: error {} is above {}\n", printable(e.name), number(e.error()),
                number(*max_error));
     code = exit_check_failed;
   }
