@@ -8,11 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "competitor.hpp"
 #include "octavo/dtype.hpp"
 
 namespace octavo::bench {
@@ -21,22 +21,6 @@ struct Options {
   std::vector<std::string> words;  // a case runs if each of them is a part of its name
   bool quick = false;
   bool list = false;
-};
-
-enum class Kind {
-  ours,     // what the case is about; the first
-  limit,    // the same loads and stores without arithmetic
-  peer,     // another library
-  variant,  // ours in another way, for comparison
-};
-
-// One of those that take turns.
-struct Competitor {
-  std::string name;
-  Kind kind = Kind::peer;
-  std::function<void()> run = nullptr;
-  double seconds = std::numeric_limits<double>::infinity();  // the fastest call
-  int warm_up = 0;  // calls before each timing, if more than usual are needed
 };
 
 // Lets all take turns in random order, `field[0]` being ours, for about `seconds` (an eighth of it

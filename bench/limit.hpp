@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "harness.hpp"
+#include "competitor.hpp"
 
 namespace octavo::bench {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "harness.hpp"
+#include "competitor.hpp"
 #include "octavo/stream.hpp"
 
 namespace octavo::bench {

@@ -119,6 +119,16 @@ TEST_F(Command, Bench) {
   const Ran text = octavo("bench --shape 64x32 --rows 1,8 --seconds 0.001");
   EXPECT_EQ(text.code, 0) << text.text;
   EXPECT_THAT(text.text, HasSubstr("[64 x 32]"));
+  EXPECT_THAT(text.text, HasSubstr("limited by"));
+  EXPECT_THAT(octavo("bench --shape 9999999x9999999 --rows 1").text,
+              HasSubstr("expected layers that fit into memory, got 9999999x9999999"));
+  EXPECT_EQ(octavo("bench --shape 64x32 --seconds 0").code, 2);
+  const Ran warm = octavo("bench --shape 64x32 --rows 8,2,8 --warm --seconds 0.001 --json");
+  EXPECT_EQ(warm.code, 0) << warm.text;
+  const Json layer = Json::parse(warm.text)["layers"][0];
+  EXPECT_EQ(layer["rows"].size(), 2U);  // sorted, each once
+  EXPECT_EQ(layer["rows"][0]["m"], 2);
+  EXPECT_THAT(layer["rows"][0]["limited_by"], ::testing::AnyOf("memory", "int8 peak"));
   const Ran json = octavo("bench --json --rows 4 --seconds 0.001 " + in);
   EXPECT_EQ(json.code, 0) << json.text;
   const Json parsed = Json::parse(json.text);

@@ -1,0 +1,177 @@
+#include "cli/bench_measure.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "limit.hpp"
+#include "octavo/quantized_linear.hpp"
+#include "peak.hpp"
+
+namespace octavo::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Bytes that no cache holds.
+std::int64_t beyond_caches() {
+  const std::int64_t cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return std::clamp<std::int64_t>(2 * cache, std::int64_t{128} << 20, std::int64_t{1} << 30);
+}
+
+// The fastest call of one turn.
+double turn(const std::function<void()>& call, double seconds) {
+  call();
+  double best = 1e300;
+  const auto start = Clock::now();
+  do {
+    const auto one = Clock::now();
+    call();
+    best = std::min(best, seconds_since(one));
+  } while (seconds_since(start) < seconds);
+  return best;
+}
+
+constexpr int turns = 5;
+
+// Threads of the other one that still spin would take part of the machine.
+void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
+
+// A layer's operands. One copy of the weights, or as many as exceed the caches.
+struct Operands {
+  std::vector<PackedWeight> packed;
+  std::vector<std::vector<float>> weights;
+  std::vector<float> scales;
+};
+
+std::int64_t copies(std::int64_t bytes, bool warm) {
+  constexpr std::int64_t most = 256;
+  return warm ? 1 : std::clamp<std::int64_t>(beyond_caches() / bytes + 1, 1, most);
+}
+
+Status check_memory(LayerShape shape, const MeasureOptions& o) {
+  const auto n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
+  const auto m = static_cast<double>(*std::max_element(o.rows.begin(), o.rows.end()));
+  const double extra = o.warm ? 0 : 2.0 * static_cast<double>(beyond_caches());
+  const double needed = 6 * n * k + 12 * m * (n + k) + extra;
+  const double have =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (needed <= 0.8 * have) return {};
+  return Error(
+      ErrorCode::invalid_problem, "shape",
+      fmt::format("shape: expected layers that fit into memory, got {}x{} with {} rows, "
+                  "which takes {:.3g} GB of {:.3g}",
+                  shape.n, shape.k, static_cast<std::int64_t>(m), needed / 1e9, have / 1e9));
+}
+
+Result<Operands> make_operands(const Stream& stream, const FloatGemm& gemm, LayerShape shape,
+                               bool warm) {
+  const std::int64_t size = shape.n * shape.k;
+  std::minstd_rand rng(1);
+  std::vector<std::int8_t> q(static_cast<std::size_t>(size));
+  for (auto& v : q) v = static_cast<std::int8_t>(static_cast<int>(rng() >> 8U & 0xFFU) - 128);
+  Operands out;
+  out.scales.assign(static_cast<std::size_t>(shape.n), 0.01F);
+  for (std::int64_t i = 0; i < copies(size, warm); ++i) {
+    auto packed = pack(stream, TensorRef(q, {shape.n, shape.k}));
+    if (!packed) return packed.error();
+    out.packed.push_back(*std::move(packed));
+  }
+  if (!gemm.library().empty())
+    out.weights.assign(static_cast<std::size_t>(copies(4 * size, warm)),
+                       std::vector<float>(q.begin(), q.end()));
+  return out;
+}
+
+Result<LayerTimes> measure_rows(const Stream& stream, const FloatGemm& gemm, LayerShape shape,
+                                const Operands& operands, std::int64_t m, double seconds) {
+  const std::int64_t n = shape.n, k = shape.k;
+  std::vector<float> x(static_cast<std::size_t>(m * k));
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 101) - 50;
+  std::vector<float> y(static_cast<std::size_t>(m * n));
+  const auto plan =
+      QuantizedLinearPlan::select(stream, {.m = m, .n = n, .k = k, .packed_weight = true});
+  if (!plan) return plan.error();
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  Status status;
+  std::size_t next = 0;
+  const auto run_int8 = [&] {
+    Status s = plan->run(stream, workspace,
+                         {.input = TensorRef(x, {m, k}),
+                          .weight = operands.packed[next++ % operands.packed.size()],
+                          .weight_scales = operands.scales,
+                          .output = TensorMut(y, {m, n})});
+    if (!s) status = std::move(s);
+  };
+  const auto run_float = [&] {
+    gemm.run(m, n, k, x.data(), operands.weights[next++ % operands.weights.size()].data(),
+             y.data());
+  };
+  LayerTimes times;
+  times.m = m;
+  times.int8_seconds = times.float_seconds = 1e300;
+  for (int i = 0; i < turns; ++i) {
+    times.int8_seconds = std::min(times.int8_seconds, turn(run_int8, seconds / turns));
+    if (!status) return status.error();
+    settle();
+    if (operands.weights.empty()) continue;
+    times.float_seconds = std::min(times.float_seconds, turn(run_float, seconds / turns));
+    settle();
+  }
+  if (operands.weights.empty()) times.float_seconds = 0;
+  return times;
+}
+
+}  // namespace
+
+void measure_limits(int threads, double seconds, MachineLimits& limits) {
+  const std::vector<std::byte> buffer(static_cast<std::size_t>(beyond_caches()), std::byte{1});
+  std::vector<bench::Competitor> reads;
+  bench::add_reads(reads, {buffer.data()}, static_cast<std::int64_t>(buffer.size()), threads);
+  constexpr std::int64_t operations = std::int64_t{1} << 28;
+  const auto target = bench::fastest_target();
+  const auto peak = target ? bench::peak(*target, operations, threads) : std::nullopt;
+  if (target) limits.target = name(*target);
+  for (int i = 0; i < turns; ++i) {
+    for (const bench::Competitor& c : reads)
+      limits.bytes_per_second =
+          std::max(limits.bytes_per_second,
+                   static_cast<double>(buffer.size()) / turn(c.run, seconds / turns));
+    if (peak)
+      limits.operations_per_second =
+          std::max(limits.operations_per_second,
+                   static_cast<double>(operations) / turn(peak->run, seconds / turns));
+  }
+}
+
+Result<std::vector<LayerTimes>> measure_layer(const Stream& stream, const FloatGemm& gemm,
+                                              const MachineLimits& limits, LayerShape shape,
+                                              const MeasureOptions& options) {
+  if (Status s = check_memory(shape, options); !s) return s.error();
+  const auto operands = make_operands(stream, gemm, shape, options.warm);
+  if (!operands) return operands.error();
+  std::vector<LayerTimes> out;
+  out.reserve(options.rows.size());
+  for (const std::int64_t m : options.rows) {
+    if (options.next) options.next(m);
+    auto times = measure_rows(stream, gemm, shape, *operands, m, options.seconds);
+    if (!times) return times.error();
+    const auto size = static_cast<double>(shape.n * shape.k);
+    times->memory_seconds =
+        (size + 4.0 * static_cast<double>(m * (shape.n + shape.k))) / limits.bytes_per_second;
+    if (limits.operations_per_second > 0)
+      times->peak_seconds = 2.0 * static_cast<double>(m) * size / limits.operations_per_second;
+    out.push_back(*times);
+  }
+  return out;
+}
+
+}  // namespace octavo::cli
