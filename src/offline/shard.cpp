@@ -108,12 +108,12 @@ TensorRef Shard::view_of(const OutputTensor& t) const {
 }
 
 // The source is read once; its pages may go.
-void Shard::finished(std::span<const std::byte> source) {
+void Shard::finished(std::span<const std::byte> source) const {
   job_.file->release(source);
   job_.done(source.size());
 }
 
-void Shard::finished_rows(const Piece& piece, const TensorRef& w) {
+void Shard::finished_rows(const Piece& piece, const TensorRef& w) const {
   const auto row = static_cast<std::size_t>(w.shape[1] * (bits(w.dtype) / 8));
   const std::size_t bytes = row * static_cast<std::size_t>(piece.count);
   if (w.strides[1] == 1)
@@ -150,7 +150,7 @@ Status Shard::norm(const Piece& piece) {
 }
 
 void Shard::gather_smoothed(const Stream& one, const Piece& piece, const TensorRef& w,
-                            std::size_t pair, std::vector<std::byte>& to) {
+                            std::size_t pair, std::vector<std::byte>& to) const {
   const std::vector<float>& scales = job_.scales->smoothing[pair];
   const std::int64_t row = w.shape[1] * (bits(w.dtype) / 8);
   const void* from = static_cast<const std::byte*>(w.data) + piece.first * row;

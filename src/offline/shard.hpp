@@ -36,12 +36,12 @@ class Shard {
   Shard(ShardJob job, std::vector<OutputTensor> tensors, SafetensorsWriter writer);
   void add_pieces(const OutputTensor& t);
   [[nodiscard]] TensorRef view_of(const OutputTensor& t) const;
-  void finished(std::span<const std::byte> source);
-  void finished_rows(const Piece& piece, const TensorRef& w);
+  void finished(std::span<const std::byte> source) const;
+  void finished_rows(const Piece& piece, const TensorRef& w) const;
 
   /// The rows of a piece, smoothed.
   void gather_smoothed(const Stream& one, const Piece& piece, const TensorRef& w, std::size_t pair,
-                       std::vector<std::byte>& to);
+                       std::vector<std::byte>& to) const;
   Status copy(const Piece& piece);
   Status norm(const Piece& piece);
   Status scaled(const Stream& one, const Piece& piece, Scratch& scratch);
