@@ -1,4 +1,5 @@
 // Refusals, runs that stop and are taken up again, bounded memory.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -233,34 +234,66 @@ TEST(QuantizeRun, AFullDiskLosesNothing) {
   EXPECT_TRUE(p.run(p.dir / "out"));
 }
 
-// 384 MB of weights with 48 MB of memory for data. (Mapped files are not counted, and need not be:
-// the system drops their pages when it likes.)
+// Three layers that read one norm, 384 MiB of zeros that take no room on the disk.
+void make_sparse_llama(const fs::path& directory) {
+  const std::string block = "model.layers.0.";
+  std::string header = fmt::format(
+      R"({{"{}input_layernorm.weight":{{"dtype":"BF16","shape":[8192],"data_offsets":[0,16384]}})",
+      block);
+  std::uint64_t end = 16384;
+  for (const char* name : {"q", "k", "v"}) {
+    header += fmt::format(
+        R"(,"{}self_attn.{}_proj.weight":{{"dtype":"BF16","shape":[8192,8192],"data_offsets":[{},{}]}})",
+        block, name, end, end + 134217728);
+    end += 134217728;
+  }
+  header += "}";
+  testing::make_file(directory / "m.safetensors", testing::assemble(header, ""));
+  fs::resize_file(directory / "m.safetensors", 8 + header.size() + end);
+  testing::make_file(directory / "config.json", R"({"model_type":"llama"})");
+}
+
+// In a process of its own, with so many MiB for data. (Mapped files are not counted, and need not
+// be: the system drops their pages when it likes.)
+int exit_code_with_little_memory(std::uint64_t mebibytes, int threads, const fs::path& in,
+                                 const QuantizeOptions& options, const fs::path& out) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{mebibytes << 20U, mebibytes << 20U};
+    if (::setrlimit(RLIMIT_DATA, &limit) != 0) ::_exit(2);
+    const auto checkpoint = Checkpoint::open(in);
+    if (!checkpoint) ::_exit(3);
+    const auto plan = resolve(*checkpoint, options);
+    if (!plan) ::_exit(4);
+    ::_exit(quantize(Stream::cpu({.threads = threads}), *plan, out) ? 0 : 5);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 TEST(QuantizeRun, NeedsLittleMemory) {
 #ifdef OCTAVO_SANITIZED
   GTEST_SKIP() << "sanitizers need memory of their own";
 #endif
   if (std::getenv("OCTAVO_EMULATED") != nullptr) GTEST_SKIP() << "the emulator's own memory counts";
   const TemporaryDirectory dir;
-  const std::uint64_t rows = 24576, columns = 8192;
-  const std::string header = R"({"a.weight":{"dtype":"BF16","shape":[24576,8192],)"
-                             R"("data_offsets":[0,402653184]}})";
-  testing::make_file(dir / "in" / "m.safetensors", testing::assemble(header, ""));
-  fs::resize_file(dir / "in" / "m.safetensors", 8 + header.size() + rows * columns * 2);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const rlimit limit{std::uint64_t{48} << 20, std::uint64_t{48} << 20};
-    if (::setrlimit(RLIMIT_DATA, &limit) != 0) ::_exit(2);
-    const auto checkpoint = Checkpoint::open(dir / "in");
-    if (!checkpoint) ::_exit(3);
-    const auto plan = resolve(*checkpoint, {});
-    if (!plan) ::_exit(4);
-    ::_exit(quantize(Stream::cpu({.threads = 1}), *plan, dir / "out") ? 0 : 5);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-  EXPECT_GT(fs::file_size(dir / "out" / "m.safetensors"), rows * columns);
+  make_sparse_llama(dir / "in");
+  const auto checkpoint = Checkpoint::open(dir / "in");
+  ASSERT_TRUE(checkpoint);
+  const Statistics statistics = make_statistics(*checkpoint);
+  const QuantizeOptions plain;
+  const QuantizeOptions searched{
+      .scheme = Scheme::w8a8_static, .statistics = &statistics, .smooth = true, .alpha = {}};
+  for (const QuantizeOptions* options : {&plain, &searched})
+    for (const int threads : {1, 4}) {
+      // A thread has a stack of 8 MiB.
+      const std::uint64_t limit = 48 + 16 * static_cast<std::uint64_t>(threads - 1);
+      const fs::path out = dir / fmt::format("out {} {}", name(options->scheme), threads);
+      EXPECT_EQ(exit_code_with_little_memory(limit, threads, dir / "in", *options, out), 0)
+          << name(options->scheme) << ", " << threads << " threads";
+      EXPECT_GT(fs::file_size(out / "m.safetensors"), std::uint64_t{3} * 8192 * 8192);
+    }
 }
 
 }  // namespace
