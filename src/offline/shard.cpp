@@ -91,12 +91,18 @@ void Shard::add_pieces(const OutputTensor& t) {
     for (std::int64_t at = 0; at < all; at += step)
       pieces_.push_back({&t, at, std::min(step, all - at)});
   };
+  // Of a weight that is stored by columns, enough rows that its strips in the file are not too
+  // short.
+  const auto add_rows = [&](const TensorRef& w) {
+    const std::int64_t least = w.strides[1] == 1 ? 1 : 512;
+    add(w.shape[0], std::max(least, rows_per_slab(w.shape[1])));
+  };
   if (t.kind == OutputTensor::Kind::copy)
     add(static_cast<std::int64_t>(t.bytes()), copy_bytes);
   else if (t.kind == OutputTensor::Kind::norm)
     add(1, 1);
   else
-    add(view_of(t).shape[0], rows_per_slab(view_of(t).shape[1]));
+    add_rows(view_of(t));
 }
 
 TensorRef Shard::view_of(const OutputTensor& t) const {
@@ -177,14 +183,15 @@ Status Shard::write_matrix(const Piece& piece, const TensorRef& w, std::span<con
     return static_cast<std::uint64_t>(elements * element);
   };
   if (w.strides[1] == 1) return writer_.write(piece.tensor->spec.name, at(piece.first * k), rows);
-  std::vector<std::byte>& strip = scratch.strip;
-  strip.resize(static_cast<std::size_t>(at(piece.count)));
-  for (std::int64_t column = 0; column < k; ++column) {
-    for (std::int64_t row = 0; row < piece.count; ++row)
-      std::memcpy(&strip[at(row)], &rows[at(row * k + column)], static_cast<std::size_t>(element));
-    if (Status s = writer_.write(piece.tensor->spec.name, at(column * n + piece.first), strip); !s)
+  std::vector<std::byte>& strips = scratch.strip;
+  strips.resize(rows.size());
+  transpose(rows.data(), {piece.count, k}, {k, 1}, element, strips.data());
+  for (std::int64_t column = 0; column < k; ++column)
+    if (Status s =
+            writer_.write(piece.tensor->spec.name, at(column * n + piece.first),
+                          std::span(strips).subspan(at(column * piece.count), at(piece.count)));
+        !s)
       return s;
-  }
   return {};
 }
 

@@ -22,25 +22,16 @@ namespace {
 
 std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-// Elements may lie at any address in a file, hence memcpy.
+// In tiles, so that what is read and what is written stay in the caches.
 template <class Bits>
-void gather_elements(const TensorRef& w, std::int64_t first, std::int64_t count, std::byte* to) {
-  const auto* from = static_cast<const std::byte*>(w.data);
-  const std::int64_t k = w.shape[1];
-  // Along whichever dimension the elements are neighbours.
-  const auto copy = [&](std::int64_t row, std::int64_t column) {
-    std::memcpy(
-        to + (row * k + column) * std::int64_t{sizeof(Bits)},
-        from + ((first + row) * w.strides[0] + column * w.strides[1]) * std::int64_t{sizeof(Bits)},
-        sizeof(Bits));
-  };
-  if (w.strides[0] < w.strides[1]) {
-    for (std::int64_t column = 0; column < k; ++column)
-      for (std::int64_t row = 0; row < count; ++row) copy(row, column);
-  } else {
-    for (std::int64_t row = 0; row < count; ++row)
-      for (std::int64_t column = 0; column < k; ++column) copy(row, column);
-  }
+void transpose_elements(const std::byte* from, Shape shape, Shape strides, std::byte* to) {
+  constexpr std::int64_t tile = 32, bytes = sizeof(Bits);
+  for (std::int64_t r = 0; r < shape[0]; r += tile)
+    for (std::int64_t c = 0; c < shape[1]; c += tile)
+      for (std::int64_t i = r; i < std::min(r + tile, shape[0]); ++i)
+        for (std::int64_t j = c; j < std::min(c + tile, shape[1]); ++j)
+          std::memcpy(to + (j * shape[0] + i) * bytes,
+                      from + (i * strides[0] + j * strides[1]) * bytes, sizeof(Bits));
 }
 
 template <class T>
@@ -142,10 +133,16 @@ void gather_rows(const TensorRef& weight, std::int64_t first, std::int64_t count
           size(k * bytes));
     return;
   }
-  if (bytes == 8) return gather_elements<std::uint64_t>(weight, first, count, to.data());
-  if (bytes == 4) return gather_elements<std::uint32_t>(weight, first, count, to.data());
-  if (bytes == 2) return gather_elements<std::uint16_t>(weight, first, count, to.data());
-  gather_elements<std::uint8_t>(weight, first, count, to.data());
+  transpose(static_cast<const std::byte*>(weight.data) + first * weight.strides[0] * bytes,
+            {k, count}, {weight.strides[1], weight.strides[0]}, bytes, to.data());
+}
+
+void transpose(const std::byte* from, Shape shape, Shape strides, std::int64_t bytes,
+               std::byte* to) {
+  if (bytes == 8) return transpose_elements<std::uint64_t>(from, shape, strides, to);
+  if (bytes == 4) return transpose_elements<std::uint32_t>(from, shape, strides, to);
+  if (bytes == 2) return transpose_elements<std::uint16_t>(from, shape, strides, to);
+  transpose_elements<std::uint8_t>(from, shape, strides, to);
 }
 
 void scale_columns(const Stream& stream, DType type, const void* from, std::int64_t rows,

@@ -26,6 +26,11 @@ namespace octavo::offline {
 void gather_rows(const TensorRef& weight, std::int64_t first, std::int64_t count,
                  std::vector<std::byte>& to);
 
+/// [rows, columns] of elements of so many bytes, of any strides and alignment, to contiguous
+/// [columns, rows].
+void transpose(const std::byte* from, Shape shape, Shape strides, std::int64_t bytes,
+               std::byte* to);
+
 /// Contiguous [rows, k] with each column multiplied by its scale, in the compute type, and rounded
 /// once. `to` may be `from`.
 void scale_columns(const Stream& stream, DType type, const void* from, std::int64_t rows,
