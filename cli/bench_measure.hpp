@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cli/float_gemm.hpp"
@@ -23,7 +24,9 @@ void measure_limits(int threads, double seconds, MachineLimits& limits);
 
 struct LayerShape {
   std::int64_t n = 0, k = 0;
-  auto operator<=>(const LayerShape&) const = default;
+  friend bool operator<(const LayerShape& a, const LayerShape& b) {
+    return std::tie(a.n, a.k) < std::tie(b.n, b.k);
+  }
 };
 
 struct LayerTimes {
