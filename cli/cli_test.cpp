@@ -58,6 +58,7 @@ TEST_F(Command, Info) {
   const Ran json = octavo("--threads 3 info --json");
   EXPECT_EQ(json.code, 0);
   EXPECT_EQ(Json::parse(json.text)["threads"], 3);
+  EXPECT_EQ(Json::parse(octavo("info --json --threads 3").text)["threads"], 3);
 }
 
 TEST_F(Command, Inspect) {

@@ -17,6 +17,7 @@ int run(int argc, char** argv) {
       "From a float checkpoint to one that runs in 8 or 4 bits."};
   app.set_version_flag("--version", OCTAVO_VERSION);
   app.require_subcommand(1);
+  app.fallthrough();  // --threads may follow the subcommand
   octavo::cli::Context context;
   app.add_option("--threads", context.threads, "How many threads share the work; 0: all cores")
       ->check(CLI::Range(0, 4096));

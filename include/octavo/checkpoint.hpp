@@ -11,8 +11,8 @@
 //                  P.weight_shape I64 [2]
 //
 // Scales are f32 (f64 for an f64 layer), found by DynamicRangeQuantizePlan: max |w| / 127, or / 7.
-// Weights that are stored [in, out] (Conv1D of GPT-2) stay so. All else keeps its name and bytes;
-// config.json gains a quantization_config; other files are carried over.
+// Weights that are stored [in, out] (Conv1D of GPT-2) stay so in int8. All else keeps its name and
+// bytes; config.json gains a quantization_config; other files are carried over.
 //
 // Files are mapped and worked on slab by slab, so memory is bounded whatever the size. The bytes of
 // the result are the same from run to run and for any number of threads.

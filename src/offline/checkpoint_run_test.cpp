@@ -38,7 +38,6 @@ std::string refusal(const fs::path& path, const QuantizeOptions& options) {
 TEST(Resolve, RefusesWhatMatchesNothingOrDoesNotFit) {
   const TemporaryDirectory dir;
   testing::make_llama(dir / "llama");
-  testing::make_gpt2(dir / "gpt2");
   testing::make_bert(dir / "bert");
   const auto llama = dir / "llama";
   EXPECT_EQ(refusal(llama, {}), "accepted");
@@ -56,8 +55,6 @@ TEST(Resolve, RefusesWhatMatchesNothingOrDoesNotFit) {
               HasSubstr("group_size"));
   EXPECT_THAT(refusal(llama, {.scheme = Scheme::w4a16_group, .group_size = 5}),
               HasSubstr("not a multiple of the group size 5"));
-  EXPECT_THAT(refusal(dir / "gpt2", {.scheme = Scheme::w4a16_group, .group_size = 4}),
-              HasSubstr("stored [in, out]"));
   const Statistics none;
   EXPECT_THAT(refusal(llama, {.statistics = &none, .smooth = true}),
               HasSubstr("expected statistics of model.layers.0.self_attn.q_proj, got none"));

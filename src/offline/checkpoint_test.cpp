@@ -242,6 +242,38 @@ TEST(Quantize, Conv1DStaysAsItIsStored) {
   }
 }
 
+// Loaders turn a Conv1D's ".weight" around, and nothing else: what is packed lies [out, in]
+// already.
+TEST(Quantize, PackedConv1DIsOutByIn) {
+  const TemporaryDirectory dir;
+  testing::make_gpt2(dir / "in");
+  const Checkpoint in = open(dir / "in");
+  run(in, {.scheme = Scheme::w4a16_group, .group_size = 4}, dir / "out");
+  const Checkpoint out = open(dir / "out");
+  for (const LinearLayer& layer : in.layers()) {
+    const auto n = static_cast<std::size_t>(layer.n), k = static_cast<std::size_t>(layer.k);
+    EXPECT_EQ(shape_of(out, layer.name + ".weight_packed"),
+              (std::vector<std::uint64_t>{n, (k + 7) / 8}));
+    EXPECT_EQ(values_of<std::int64_t>(out, layer.name + ".weight_shape"),
+              (std::vector<std::int64_t>{layer.n, layer.k}));
+    const auto stored = rounded({layer.name + ".weight", {k, n}});
+    const auto words = values_of<std::uint32_t>(out, layer.name + ".weight_packed");
+    const auto scales = values_of<float>(out, layer.name + ".weight_scale");
+    ASSERT_EQ(scales.size(), n * k / 4);
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t first = 0; first < k; first += 4) {
+        std::vector<float> w(4);
+        for (std::size_t j = 0; j < 4; ++j) w[j] = stored[(first + j) * n + i];
+        const Row row = quantized_row(w, 7.0F);
+        ASSERT_EQ(scales[(i * k + first) / 4], row.scale);
+        for (std::size_t j = 0; j < 4; ++j) {
+          const std::uint32_t word = words[i * ((k + 7) / 8) + (first + j) / 8];
+          ASSERT_EQ(static_cast<int>((word >> ((first + j) % 8 * 4)) & 15U) - 8, row.q[j]);
+        }
+      }
+  }
+}
+
 TEST(Quantize, W4A16PacksNibbles) {
   const TemporaryDirectory dir;
   testing::make_safetensors(dir / "in" / "m.safetensors",

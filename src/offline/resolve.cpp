@@ -81,7 +81,6 @@ Result<std::set<std::string>> ignored(const Checkpoint& checkpoint,
 // Why a layer of this shape cannot have this scheme; empty if it can.
 std::string unfit(const LinearLayer& layer, const QuantizeOptions& options) {
   if (options.scheme != Scheme::w4a16_group) return {};
-  if (layer.transposed) return "stored [in, out], which has no packed form";
   if (layer.k % options.group_size != 0)
     return fmt::format("{} input channels are not a multiple of the group size {}", layer.k,
                        options.group_size);

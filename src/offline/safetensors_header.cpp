@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "offline/files.hpp"
 
@@ -254,10 +255,14 @@ Status check_layout(const std::vector<StoredTensor>& tensors, std::uint64_t data
                         fmt::format("expected {} bytes for shape {} of {}, got {}", size.bytes,
                                     to_string(t.shape), name(t.type), t.size()));
   }
-  if (at != data_bytes)
-    return bad_file(path, fmt::format("expected {} bytes of data as the header says, got {}; the "
-                                      "file is {}",
-                                      at, data_bytes, at > data_bytes ? "truncated" : "too long"));
+  const auto sizes = [&](std::string_view what) {
+    return fmt::format("expected {} bytes of data as the header says, got {}; the file is {}", at,
+                       data_bytes, what);
+  };
+  if (at < data_bytes) return bad_file(path, sizes("too long"));
+  // The first tensor that is not all there.
+  for (const StoredTensor& t : tensors)
+    if (t.end > data_bytes) return bad_tensor(path, t.name, sizes("truncated"));
   return {};
 }
 

@@ -65,7 +65,15 @@ TEST(Safetensors, RefusalsNameFileAndTensor) {
   EXPECT_THAT(refusal(assemble("{\"__metadata__\":{\"a\":\"\",\"a\":\"\"}}", "")),
               HasSubstr("one key \"a\" in __metadata__, got two"));
   EXPECT_THAT(refusal(assemble("{\"__metadata__\":{\"a\":1}}", "")), HasSubstr("expected strings"));
-  EXPECT_THAT(refusal(assemble("{\"w\":" + t + "}", "abc")), HasSubstr("truncated"));
+  EXPECT_THAT(
+      refusal(assemble("{\"w\":" + t + "}", "abc")),
+      HasSubstr("x.st: tensor \"w\": expected 4 bytes of data as the header says, got 3; the "
+                "file is truncated"));
+  EXPECT_THAT(refusal(assemble(R"({"a":)" + t +
+                                   R"(,"b":{"dtype":"U8","shape":[2],"data_offsets":[4,6]},)"
+                                   R"("c":{"dtype":"U8","shape":[2],"data_offsets":[6,8]}})",
+                               "abcde")),
+              HasSubstr("tensor \"b\": expected 8 bytes of data"));
   EXPECT_THAT(refusal(assemble("{\"w\":" + t + "}", "abcde")), HasSubstr("too long"));
   EXPECT_THAT(tensor(R"({"dtype":"F32","shape":[1],"data_offsets":[1,5]})", "abcde"),
               HasSubstr("x.st: tensor \"w\": expected its data at offset 0"));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "offline/convert.hpp"
@@ -38,6 +39,19 @@ std::vector<std::byte> widened(const Entry& entry, DType compute) {
   });
 }
 
+// The first of these scales that is not finite, or their number.
+std::size_t first_not_finite(const std::vector<std::byte>& scales, DType compute) {
+  return with_float_type(compute, [&]<class T>() {
+    const std::size_t count = scales.size() / sizeof(T);
+    for (std::size_t i = 0; i < count; ++i) {
+      T value{};
+      std::memcpy(&value, &scales[i * sizeof(T)], sizeof(T));
+      if (!std::isfinite(static_cast<double>(widen(value)))) return i;
+    }
+    return count;
+  });
+}
+
 }  // namespace
 
 bool StoredLayer::exists(const SafetensorsSet& tensors, const std::string& layer) {
@@ -57,11 +71,18 @@ Result<StoredLayer> StoredLayer::open(const SafetensorsSet& tensors, const Linea
   if (!scale)
     return bad_tensor(weight.file->path(), layer.name + ".weight_scale",
                       "expected this tensor, got none");
+  // Read without it, an asymmetric layer would be measured as another one.
+  for (const char* end : {".weight_zero_point", ".input_zero_point"})
+    if (const Entry zero_point = tensors.find(layer.name + end))
+      return wrong(zero_point, "no zero point, for layers are symmetric");
   const auto scale_type = dtype_of_stored(scale.tensor->type);
   if (!scale_type || !is_float(*scale_type)) return wrong(scale, "a float type");
   out.compute_ = compute_type(*scale_type);
   out.scales_ = widened(scale, out.compute_);
   const std::uint64_t scales = out.scales_.size() / (out.compute_ == DType::f64 ? 8 : 4);
+  if (const std::size_t at = first_not_finite(out.scales_, out.compute_); at != scales)
+    return bad_tensor(scale.file->path(), scale.tensor->name,
+                      fmt::format("expected finite scales, got another at index {}", at));
   if (packed) {
     if (config.group_size <= 0 || k % static_cast<std::uint64_t>(config.group_size) != 0)
       return wrong(weight, fmt::format("input channels in groups of {}", config.group_size));

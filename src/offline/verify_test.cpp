@@ -99,7 +99,6 @@ TEST(Verify, AcceptsWhatQuantizeMakes) {
   int made = 0;
   for (const char* model : {"llama", "gpt2", "opt"})
     for (const Scheme scheme : {Scheme::w8a8_dynamic, Scheme::w8a8_static, Scheme::w4a16_group}) {
-      if (scheme == Scheme::w4a16_group && std::string(model) == "gpt2") continue;
       const auto in = Checkpoint::open(dir / model);
       ASSERT_TRUE(in);
       const Statistics stats = make_statistics(*in);
@@ -210,6 +209,37 @@ TEST(Verify, Refusals) {
   const auto out = Checkpoint::open(dir / "out");
   EXPECT_THAT(verify(Stream::cpu(), *in, *out).error().message(),
               HasSubstr("expected this tensor of"));
+}
+
+// What a layer cannot be measured with is refused by the name of the tensor.
+TEST(Verify, RefusesZeroPointsAndScalesThatAreNotFinite) {
+  const TemporaryDirectory dir;
+  testing::make_safetensors(dir / "in" / "m.safetensors", {{"a.up.weight", {6, 16}}});
+  const auto in = Checkpoint::open(dir / "in");
+  ASSERT_TRUE(in);
+  quantize_to(*in, {}, dir / "out");
+  const auto refusal = [&] {
+    const auto report = verify(Stream::cpu(), *in, *Checkpoint::open(dir / "out"));
+    return report ? std::string("accepted") : report.error().message();
+  };
+  EXPECT_EQ(refusal(), "accepted");
+  for (const char* end : {"weight_zero_point", "input_zero_point"}) {
+    const std::string entry = R"(":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}})";
+    testing::make_file(dir / "out" / "z.safetensors",
+                       testing::assemble(std::string("{\"a.up.") + end + entry, "a"));
+    EXPECT_THAT(refusal(), HasSubstr(std::string("z.safetensors: tensor \"a.up.") + end +
+                                     "\": expected no zero point"));
+  }
+  std::filesystem::remove(dir / "out" / "z.safetensors");
+  const auto path = dir / "out" / "m.safetensors";
+  std::string bytes = testing::read_file(path);
+  const auto file = SafetensorsFile::open(path);
+  const std::size_t data = bytes.size() - file->tensors().back().end;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(&bytes[data + file->find("a.up.weight_scale")->begin + 8], &nan, sizeof(nan));
+  testing::make_file(path, bytes);
+  EXPECT_THAT(refusal(), HasSubstr("m.safetensors: tensor \"a.up.weight_scale\": expected finite "
+                                   "scales, got another at index 2"));
 }
 
 // Weights that are not finite are counted, and do not hide the error of the others.
