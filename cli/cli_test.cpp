@@ -141,6 +141,8 @@ TEST_F(Command, Bench) {
 
 TEST_F(Command, WrongUseAndRefusals) {
   EXPECT_EQ(octavo("").code, 2);
+  EXPECT_EQ(octavo("nonsense").code, 2);
+  EXPECT_THAT(octavo("nonsense").text, HasSubstr("got nonsense"));
   EXPECT_EQ(octavo("quantize " + in).code, 2);
   EXPECT_EQ(octavo("--help").code, 0);
   const auto refused = [&](const std::string& options, const char* words) {

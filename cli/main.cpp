@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "cli/commands.hpp"
+#include "cli/table.hpp"
 
 namespace {
 
@@ -29,6 +30,16 @@ int run(int argc, char** argv) {
   octavo::cli::add_bench(app, context);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RequiredError& e) {
+    const std::vector<std::string> words = app.remaining();
+    if (words.empty() || !app.get_subcommands().empty()) {
+      app.exit(e);
+    } else {
+      fmt::print(stderr,
+                 "octavo: expected one of the subcommands that octavo --help lists, got {}\n",
+                 octavo::cli::printable(words.front()));
+    }
+    return octavo::cli::exit_usage;
   } catch (const CLI::ParseError& e) {
     const int code = app.exit(e);
     return code == 0 ? octavo::cli::exit_ok : octavo::cli::exit_usage;
