@@ -21,7 +21,7 @@ function(build_and_run prefix)
   execute_process(COMMAND ${pkg_config} ${ARGN} --cflags --libs octavo
     OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   separate_arguments(flags UNIX_COMMAND "${flags} ${flags_of_build}")
-  step(${CMAKE_C_COMPILER} -std=c99 -Wall -Wextra -Werror ${PROJECT}/examples/first.c ${flags}
+  step(${CMAKE_C_COMPILER} -std=c99 -O2 -Wall -Wextra -Werror ${PROJECT}/examples/first.c ${flags}
     -Wl,-rpath,${libdir} -o ${prefix}/first)
   step(${CMAKE_CROSSCOMPILING_EMULATOR} ${prefix}/first)
   if(NOT output MATCHES "0.314 ->   31 ->  0.31")

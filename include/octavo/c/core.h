@@ -83,8 +83,15 @@ typedef struct octavo_tensor {
   int64_t buffer_bytes;
 } octavo_tensor;
 
+#if defined(__GNUC__)
+/* gcc warns of memory without values where its address is passed to a function that may read it. */
+#define OCTAVO_INLINE static inline __attribute__((always_inline))
+#else
+#define OCTAVO_INLINE static inline
+#endif
+
 /* One without gaps: octavo_tensor x = octavo_tensor_of(data, OCTAVO_F32, 2, shape); */
-static inline octavo_tensor octavo_tensor_of(const void* data, octavo_dtype dtype, int32_t rank,
+OCTAVO_INLINE octavo_tensor octavo_tensor_of(const void* data, octavo_dtype dtype, int32_t rank,
                                              const int64_t* shape) {
   octavo_tensor tensor;
   memset(&tensor, 0, sizeof tensor);
