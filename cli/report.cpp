@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "cli/commands.hpp"
+#include "cli/comparison.hpp"
 #include "cli/names.hpp"
-#include "cli/progress.hpp"
 #include "cli/report_page.hpp"
 #include "cli/table.hpp"
 
@@ -15,7 +15,8 @@ namespace octavo::cli {
 namespace {
 
 struct Options {
-  std::string original, quantized, stats, out = "report.html";
+  ComparisonOptions checkpoints;
+  std::string out = "report.html";
 };
 
 // How often each integer occurs.
@@ -87,32 +88,24 @@ Result<std::vector<OutlierPicture>> outliers(const Checkpoint& original,
 }
 
 int run(const Context& context, const Options& o) {
-  const auto original = Checkpoint::open(o.original);
-  if (!original) return fail(original.error());
-  const auto quantized = Checkpoint::open(o.quantized);
-  if (!quantized) return fail(quantized.error());
-  std::optional<Statistics> statistics;
-  if (!o.stats.empty()) {
-    auto read = Statistics::read(o.stats);
-    if (!read) return fail(read.error());
-    statistics = *std::move(read);
-  }
-  const auto report = [&] {
-    ProgressLine line;
-    return verify(context.stream(), *original, *quantized, statistics ? &*statistics : nullptr,
-                  [&](const Progress& p) { line(p); });
-  }();
-  if (!report) return fail(report.error());
-  ReportData data{
-      o.original, o.quantized, original->bytes(), quantized->bytes(), report->layers.front().scheme,
-      {},         {},          report->unexpected};
-  for (const LayerError& e : report->layers)
+  const auto compared = compare(context, o.checkpoints);
+  if (!compared) return fail(compared.error());
+  const auto& [original, quantized, statistics, report] = *compared;
+  ReportData data{o.checkpoints.original,
+                  o.checkpoints.quantized,
+                  original.bytes(),
+                  quantized.bytes(),
+                  report.layers.front().scheme,
+                  {},
+                  {},
+                  report.unexpected};
+  for (const LayerError& e : report.layers)
     data.layers.push_back(
-        {e, count_values(quantized->tensors(), e.name), scales_of(quantized->tensors(), e.name)});
+        {e, count_values(quantized.tensors(), e.name), scales_of(quantized.tensors(), e.name)});
   std::sort(data.layers.begin(), data.layers.end(),
             [](const auto& a, const auto& b) { return natural_less(a.error.name, b.error.name); });
   if (statistics) {
-    auto found = outliers(*original, *quantized, *statistics);
+    auto found = outliers(original, quantized, *statistics);
     if (!found) return fail(found.error());
     data.outliers = *std::move(found);
     std::sort(data.outliers.begin(), data.outliers.end(),
@@ -133,11 +126,9 @@ void add_report(CLI::App& app, Context& context) {
   CLI::App* command =
       app.add_subcommand("report", "The same as a page with charts, in one HTML file");
   auto o = std::make_shared<Options>();
-  command->add_option("original", o->original, "The float checkpoint")->required();
-  command->add_option("quantized", o->quantized, "The quantized one")->required();
+  add_comparison_options(*command, o->checkpoints,
+                         "Statistics: errors of outputs, and outlier channels before and after");
   command->add_option("-o,--out", o->out, "The file to write")->capture_default_str();
-  command->add_option("--stats", o->stats,
-                      "Statistics: errors of outputs, and outlier channels before and after");
   command->callback([&context, o] { context.run = [&context, o] { return run(context, *o); }; });
 }
 

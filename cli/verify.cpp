@@ -6,9 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
-#include "cli/progress.hpp"
+#include "cli/comparison.hpp"
 #include "cli/table.hpp"
-#include "octavo/checkpoint.hpp"
 
 namespace octavo::cli {
 namespace {
@@ -16,7 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string original, quantized, stats;
+  ComparisonOptions checkpoints;
   std::optional<double> max_error;
   bool json = false;
 };
@@ -75,27 +74,13 @@ int check(const VerifyReport& report, std::optional<double> max_error) {
 }
 
 int run(const Context& context, const Options& o) {
-  const auto original = Checkpoint::open(o.original);
-  if (!original) return fail(original.error());
-  const auto quantized = Checkpoint::open(o.quantized);
-  if (!quantized) return fail(quantized.error());
-  std::optional<Statistics> statistics;
-  if (!o.stats.empty()) {
-    auto read = Statistics::read(o.stats);
-    if (!read) return fail(read.error());
-    statistics = *std::move(read);
-  }
-  const auto report = [&] {
-    ProgressLine line;
-    return verify(context.stream(), *original, *quantized, statistics ? &*statistics : nullptr,
-                  [&](const Progress& p) { line(p); });
-  }();
-  if (!report) return fail(report.error());
+  const auto compared = compare(context, o.checkpoints);
+  if (!compared) return fail(compared.error());
   if (o.json)
-    print_json(*report);
+    print_json(compared->report);
   else
-    print_table(*report);
-  return check(*report, o.max_error);
+    print_table(compared->report);
+  return check(compared->report, o.max_error);
 }
 
 }  // namespace
@@ -104,9 +89,8 @@ void add_verify(CLI::App& app, Context& context) {
   CLI::App* command =
       app.add_subcommand("verify", "Measure a quantized checkpoint against its float one");
   auto o = std::make_shared<Options>();
-  command->add_option("original", o->original, "The float checkpoint")->required();
-  command->add_option("quantized", o->quantized, "The quantized one")->required();
-  command->add_option("--stats", o->stats, "Statistics with sampled rows, to measure outputs");
+  add_comparison_options(*command, o->checkpoints,
+                         "Statistics with sampled rows, to measure outputs");
   command
       ->add_option("--max-error", o->max_error,
                    "Exit with 3 if a layer's relative error (of its output where rows are "
