@@ -123,9 +123,11 @@ TEST(Checkpoint, KnowsLayersAndWhatIsKept) {
 TEST(Quantize, W8A8DynamicOfALlama) {
   const TemporaryDirectory dir;
   testing::make_llama(dir / "in");
+  std::filesystem::create_directory_symlink(dir.path(), dir / "in" / "around");
   const Checkpoint in = open(dir / "in");
   const QuantizeReport report = run(in, {}, dir / "out");
-  EXPECT_THAT(report.skipped, ElementsAre(HasSubstr("pytorch_model.bin")));
+  EXPECT_THAT(report.skipped, ElementsAre(HasSubstr("around: a link to a directory"),
+                                          HasSubstr("pytorch_model.bin")));
   const Checkpoint out = open(dir / "out");
   EXPECT_TRUE(out.is_quantized());
   for (const LinearLayer& layer : in.layers()) {

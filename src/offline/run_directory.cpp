@@ -132,6 +132,7 @@ Result<std::vector<std::string>> carry_over(const fs::path& from, const fs::path
     const fs::path relative = it->path().lexically_relative(from);
     const std::string name = relative.string();
     if (it->is_directory()) {
+      if (it->is_symlink()) skipped.push_back(name + ": a link to a directory");
       if (it->path().filename().string().starts_with('.')) it.disable_recursion_pending();
       continue;
     }
