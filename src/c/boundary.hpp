@@ -12,6 +12,10 @@
 #include "octavo/observer.hpp"
 #include "octavo/packed_weight.hpp"
 
+// The copies of the library are used: one made here would be hidden, and hide the exported one.
+extern template class octavo::Observer<octavo::MinMaxState>;
+extern template class octavo::Observer<octavo::HistogramState>;
+
 /// Any plan; there is one class for each family.
 struct octavo_plan {
   using Any = std::variant<octavo::detail::ElementwisePlan, octavo::DynamicRangeQuantizePlan,
