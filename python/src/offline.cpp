@@ -7,6 +7,7 @@
 #include "functions.hpp"
 #include "octavo/smooth.hpp"
 #include "octavo/statistics.hpp"
+#include "offline/slab.hpp"
 
 namespace octavo::python {
 namespace {
@@ -102,6 +103,16 @@ nb::object scales(nb::handle weights, nb::handle absmax, nb::handle alpha) {
       smoothing_scales(parse_stream(nb::none()), w.refs, a, parse_number(alpha, "alpha"));
   if (!found) throw Refused(found.error());
   return numpy_of(*found, {}, "float32");
+}
+
+// The scale of a static layer's input; `smoothing` is None, or what divides its channels.
+double static_scale_of(nb::handle absmax, nb::handle smoothing) {
+  const std::vector<float> a = floats_of(absmax, "absmax");
+  std::vector<float> s;
+  if (!smoothing.is_none()) s = floats_of(smoothing, "smoothing");
+  if (!smoothing.is_none() && s.size() != a.size())
+    invalid("smoothing", fmt::format("expected {} numbers, got {}", a.size(), s.size()));
+  return double{offline::static_scale(a, s)};
 }
 
 void apply(nb::handle norm_weight, nb::handle norm_bias, nb::handle weights, nb::handle s) {
@@ -206,6 +217,7 @@ void define_offline(nb::module_& m) {
         return fmt::format("Statistics({} layers)", self.layers().size());
       });
   m.def("smoothing_scales", &scales, nb::arg("weights"), nb::arg("absmax"), nb::arg("alpha"));
+  m.def("static_scale", &static_scale_of, nb::arg("absmax"), nb::arg("smoothing").none());
   m.def("smooth", &apply, nb::arg("norm_weight"), nb::arg("norm_bias").none(), nb::arg("weights"),
         nb::arg("scales"));
   m.def("search_alpha", &find_alpha, nb::arg("weights"), nb::arg("absmax"), nb::arg("rows"),

@@ -74,11 +74,8 @@ def _static(module: torch.nn.Module, seen: Seen, alpha: float | str | None) -> S
     if alpha is not None:
         weights = [weight_of(module)]
         _, smoothing = scales_of(weights, absmax, seen["sample"], alpha, "w8a8-static")
-        absmax = absmax / smoothing
-    largest = float(absmax.max(initial=0.0))
-    return SmoothQuantLinear.from_float(
-        module, largest / 127 if largest > 0 else 1.0, smoothing=smoothing
-    )
+    scale = _core.static_scale(absmax, smoothing)
+    return SmoothQuantLinear.from_float(module, scale, smoothing=smoothing)
 
 
 def _why_not(name: str, module: torch.nn.Module, parent: torch.nn.Module | None) -> str:

@@ -6,11 +6,7 @@ import fnmatch
 import re
 from collections.abc import Iterable
 
-from .._error import Error, ErrorCode
-
-
-def _invalid(message: str) -> Error:
-    return Error(ErrorCode.invalid_problem, f"ignore: {message}", "ignore")
+from ._layers import invalid
 
 
 class Patterns:
@@ -18,18 +14,20 @@ class Patterns:
 
     def __init__(self, patterns: Iterable[str] | None) -> None:
         if patterns is not None and not isinstance(patterns, Iterable):
-            raise _invalid(f"expected names or patterns, got {patterns!r}")
+            raise invalid("ignore", f"expected names or patterns, got {patterns!r}")
         self.patterns = [patterns] if isinstance(patterns, str) else list(patterns or ())
         self._used: set[str] = set()
         self._expressions: dict[str, re.Pattern[str]] = {}
         for pattern in self.patterns:
             if not isinstance(pattern, str):
-                raise _invalid(f"expected names or patterns, got {pattern!r}")
+                raise invalid("ignore", f"expected names or patterns, got {pattern!r}")
             if pattern.startswith("re:"):
                 try:
                     self._expressions[pattern] = re.compile(pattern[3:])
                 except re.error as e:
-                    raise _invalid(f"expected a regular expression, got '{pattern}': {e}") from None
+                    raise invalid(
+                        "ignore", f"expected a regular expression, got '{pattern}': {e}"
+                    ) from None
 
     def find(self, name: str) -> str | None:
         """The first pattern that means this name."""
@@ -47,6 +45,7 @@ class Patterns:
         """A pattern that matches nothing is a mistake."""
         for pattern in self.patterns:
             if pattern not in self._used:
-                raise _invalid(
-                    f"expected patterns that match a layer, got '{pattern}', which matches none"
+                raise invalid(
+                    "ignore",
+                    f"expected patterns that match a layer, got '{pattern}', which matches none",
                 )
