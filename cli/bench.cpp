@@ -127,7 +127,7 @@ int run(const Context& context, Options o) {
   const FloatGemm gemm(stream.threads());
   MachineLimits limits;
   measure_limits(stream.threads(), 2 * o.seconds, limits);
-  const std::string library = gemm.library().empty() ? "none found" : gemm.library();
+  const std::string library = gemm.name().empty() ? "none found" : gemm.name();
   const char* weights =
       o.warm ? "the same in every call" : "from memory, as in a model of many layers";
   if (!o.json) {

@@ -113,7 +113,7 @@ Result<Operands> make_operands(const Stream& stream, const FloatGemm& gemm, Laye
     if (!packed) return packed.error();
     out.packed.push_back(*std::move(packed));
   }
-  const std::int64_t float_copies = gemm.library().empty() ? 0 : copies(4 * size, warm);
+  const std::int64_t float_copies = gemm.name().empty() ? 0 : copies(4 * size, warm);
   for (std::int64_t i = 0; i < float_copies; ++i)
     std::copy(q.begin(), q.end(), out.weights.emplace_back(q.size()).begin());
   return out;

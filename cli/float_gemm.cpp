@@ -22,14 +22,14 @@ FloatGemm::FloatGemm(int threads) {
   for (const char* library : {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"}) {
     dnnl_ = reinterpret_cast<Dnnl>(symbol(library, "dnnl_sgemm"));
     if (dnnl_ == nullptr) continue;
-    library_ = "oneDNN";
+    name_ = "oneDNN";
     return;
   }
   for (const char* library :
        {"libmkl_rt.so", "libopenblas.so.0", "libblis.so.4", "libcblas.so.3"}) {
     cblas_ = reinterpret_cast<Cblas>(symbol(library, "cblas_sgemm"));
     if (cblas_ == nullptr) continue;
-    library_ = library;
+    name_ = library;
     return;
   }
 }

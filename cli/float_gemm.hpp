@@ -12,7 +12,7 @@ class FloatGemm {
   /// `threads` is what the library is asked to use; 0: as many as it likes.
   explicit FloatGemm(int threads);
   /// The library that was found, or empty.
-  [[nodiscard]] const std::string& library() const noexcept { return library_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
   void run(std::int64_t m, std::int64_t n, std::int64_t k, const float* x, const float* w,
            float* y) const;
 
@@ -21,7 +21,7 @@ class FloatGemm {
                        std::int64_t, const float*, std::int64_t, float, float*, std::int64_t);
   using Cblas = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int,
                          float, float*, int);
-  std::string library_;
+  std::string name_;
   Dnnl dnnl_ = nullptr;
   Cblas cblas_ = nullptr;
 };

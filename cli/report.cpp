@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 
@@ -115,7 +116,9 @@ int run(const Context& context, const Options& o) {
   out << report_page(data);
   out.close();
   if (!out.good())
-    return fail(Error(ErrorCode::backend, "out", fmt::format("{}: cannot write", o.out)));
+    return fail(Error(ErrorCode::backend, "out",
+                      fmt::format("out: expected a file that can be written, got {}: {}", o.out,
+                                  std::strerror(errno))));
   fmt::print("{}\n", o.out);
   return exit_ok;
 }
