@@ -1,13 +1,16 @@
 // octavo quantize: a float checkpoint in, one in 8 or 4 bits out.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <map>
 
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
+#include "cli/verdict.hpp"
 #include "octavo/checkpoint.hpp"
 
 namespace octavo::cli {
@@ -15,16 +18,27 @@ namespace {
 
 struct Options {
   std::string in, out, scheme = "w8a8-dynamic", smooth, stats, alpha = "0.5";
+  std::string group_size = "128";
   std::vector<std::string> ignore;
-  std::int64_t group_size = 128;
+  std::optional<double> max_error;
+  bool strict = false;
   bool dry_run = false;
 };
 
+// What a plan leaves float against its scheme's intent.
+void print_left_float(const QuantizePlan& plan) {
+  for (const LeftFloat& left : left_float(plan))
+    fmt::print("warning: {}\n", printable(left.text()));
+}
+
+std::string groups_of(const QuantizePlan& plan) {
+  return plan.group_size > 0 ? fmt::format(" in groups of {}", plan.group_size) : "";
+}
+
 void print_plan(const QuantizePlan& plan) {
   const QuantizeOptions& o = plan.options;
-  fmt::print("{}: {}, {} layers{}\n", plan.checkpoint->path().string(), name(o.scheme),
-             plan.layers.size(),
-             o.scheme == Scheme::w4a16_group ? fmt::format(", groups of {}", o.group_size) : "");
+  fmt::print("{}: {}{}, {} layers\n", printable(plan.checkpoint->path().string()), name(o.scheme),
+             groups_of(plan), plan.layers.size());
   Table layers({"layer", "type", "out", "in", "smoothed after"}, {false, false, true, true, false});
   for (const PlannedLayer& p : plan.layers)
     layers.add({p.layer.name, std::string(name(p.layer.type)), std::to_string(p.layer.n),
@@ -41,6 +55,7 @@ void print_plan(const QuantizePlan& plan) {
   if (!plan.kept.empty()) kept.print();
   fmt::print("\n{} become {}\n", human_bytes(plan.checkpoint->bytes()),
              human_bytes(plan.output_bytes));
+  print_left_float(plan);
 }
 
 void print_report(const QuantizePlan& plan, const QuantizeReport& report, const std::string& out,
@@ -56,45 +71,74 @@ void print_report(const QuantizePlan& plan, const QuantizeReport& report, const 
   for (const std::string& skipped : report.skipped) fmt::print("not carried over: {}\n", skipped);
   if (report.shards_kept > 0)
     fmt::print("{} files were kept from a run that was stopped\n", report.shards_kept);
-  fmt::print("{}: {} layers to {}, {} to {}, {:.3g} s, {}/s\n", out, plan.layers.size(),
-             name(plan.options.scheme), human_bytes(plan.checkpoint->bytes()),
-             human_bytes(report.bytes_written), seconds,
+  fmt::print("{}: {} layers to {}{}, {} to {}, {:.3g} s, {}/s\n", printable(out),
+             plan.layers.size(), name(plan.options.scheme), groups_of(plan),
+             human_bytes(plan.checkpoint->bytes()), human_bytes(report.bytes_written), seconds,
              human_bytes(static_cast<std::uint64_t>(static_cast<double>(plan.checkpoint->bytes()) /
                                                     std::max(seconds, 1e-6))));
   if (plan.options.scheme != Scheme::w4a16_group)
     fmt::print("note: vLLM has no int8 matrix product for GPUs of compute capability 10.0\n");
 }
 
-// A number, or auto.
-Result<std::optional<double>> parse_alpha(const std::string& text) {
-  if (text == "auto") return std::optional<double>();
-  double alpha = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), alpha);
+// A number, or none for auto.
+template <class T>
+Result<std::optional<T>> number_or_auto(const char* option, const char* expected,
+                                        const std::string& text) {
+  if (text == "auto") return std::optional<T>();
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size())
-    return Error(ErrorCode::invalid_problem, "alpha",
-                 fmt::format("alpha: expected a number from 0 to 1, or auto, got {}", text));
-  return std::optional<double>(alpha);
+    return Error(ErrorCode::invalid_problem, option,
+                 fmt::format("{}: expected {}, or auto, got {}", option, expected, text));
+  return std::optional<T>(value);
+}
+
+bool holds_samples(const Statistics& statistics) {
+  return std::any_of(statistics.layers().begin(), statistics.layers().end(),
+                     [](const auto& layer) { return layer.second.sample_count() > 0; });
+}
+
+// How good the result is, as far as it was measured on the way.
+int conclude_run(const QuantizePlan& plan, const QuantizeReport& report, const Options& o) {
+  print_left_float(plan);
+  if (!report.measured.layers.empty()) return conclude(judge(report.measured, o.max_error));
+  if (plan.options.measure)
+    fmt::print(
+        "not measured: octavo verify {} {} does, best with statistics that hold sampled rows "
+        "(--stats)\n",
+        printable(o.in), printable(o.out));
+  return exit_ok;
 }
 
 int run(const Context& context, const Options& o) {
   const auto scheme = parse_scheme(o.scheme);
   if (!scheme) return fail(scheme.error());
-  const auto alpha = parse_alpha(o.alpha);
+  const auto alpha = number_or_auto<double>("alpha", "a number from 0 to 1", o.alpha);
   if (!alpha) return fail(alpha.error());
+  const auto group_size =
+      number_or_auto<std::int64_t>("group_size", "a number of channels", o.group_size);
+  if (!group_size) return fail(group_size.error());
   std::optional<Statistics> statistics;
   if (const std::string& path = o.smooth.empty() ? o.stats : o.smooth; !path.empty()) {
     auto read = Statistics::read(path);
     if (!read) return fail(read.error());
     statistics = *std::move(read);
   }
+  if (*scheme != Scheme::w8a8_static && !o.stats.empty() && !holds_samples(*statistics))
+    return fail(Error(ErrorCode::invalid_problem, "stats",
+                      fmt::format("stats: expected sampled rows to measure with, for {} uses "
+                                  "nothing else of them, got none in {}",
+                                  o.scheme, o.stats)));
   const auto checkpoint = Checkpoint::open(o.in);
   if (!checkpoint) return fail(checkpoint.error());
   const auto plan = resolve(*checkpoint, {.scheme = *scheme,
-                                          .group_size = o.group_size,
+                                          .group_size = *group_size,
                                           .ignore = o.ignore,
                                           .statistics = statistics ? &*statistics : nullptr,
                                           .smooth = !o.smooth.empty(),
-                                          .alpha = *alpha});
+                                          .alpha = *alpha,
+                                          .strict = o.strict,
+                                          .measure = !o.max_error || std::isfinite(*o.max_error)});
   if (!plan) return fail(plan.error());
   if (o.dry_run) {
     print_plan(*plan);
@@ -108,7 +152,7 @@ int run(const Context& context, const Options& o) {
   if (!report) return fail(report.error());
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   print_report(*plan, *report, o.out, seconds.count());
-  return exit_ok;
+  return conclude_run(*plan, *report, o);
 }
 
 }  // namespace
@@ -123,23 +167,36 @@ void add_quantize(CLI::App& app, Context& context) {
       ->capture_default_str();
   CLI::Option* smooth =
       command->add_option("--smooth", o->smooth, "Smooth with the statistics in this file");
-  CLI::Option* stats =
-      command->add_option("--stats", o->stats, "Statistics for w8a8-static without smoothing")
-          ->excludes(smooth);
+  command
+      ->add_option("--stats", o->stats,
+                   "Statistics without smoothing: for w8a8-static, and sampled rows to measure "
+                   "every layer with")
+      ->excludes(smooth);
   command->add_option("--alpha", o->alpha, "How far to smooth, from 0 to 1, or auto")
       ->needs(smooth)
       ->capture_default_str();
   CLI::Option* group_size =
       command
-          ->add_option("--group-size", o->group_size, "Input channels that share a scale in w4a16")
+          ->add_option(
+              "--group-size", o->group_size,
+              "Input channels that share a scale in w4a16, or auto: the largest of 128, 64, "
+              "32 and 16 that takes every layer")
           ->capture_default_str();
   command->add_option("--ignore", o->ignore,
                       "Layers that stay float: a name, a pattern with * and ?, or re:REGEX");
+  add_max_error(*command, o->max_error);
+  command->add_flag(
+      "--strict", o->strict,
+      "Refuse, before anything is written, if layers that the scheme should take would "
+      "stay float");
   command->add_flag("--dry-run", o->dry_run, "Only print what would be done");
   // A setting that would be ignored is a mistake.
-  command->callback([&context, o, stats, group_size] {
-    if (stats->count() > 0 && o->scheme != name(Scheme::w8a8_static))
-      throw CLI::ValidationError("--stats", "only --scheme w8a8-static uses them");
+  command->callback([&context, o, group_size] {
+    const bool measures = !o->max_error || std::isfinite(*o->max_error);
+    if (!o->stats.empty() && !measures && o->scheme != name(Scheme::w8a8_static))
+      throw CLI::ValidationError("--stats",
+                                 "only --scheme w8a8-static uses them when nothing is "
+                                 "measured (--max-error none)");
     if (group_size->count() > 0 && o->scheme != name(Scheme::w4a16_group))
       throw CLI::ValidationError("--group-size", "only --scheme w4a16-group has groups");
     context.run = [&context, o] { return run(context, *o); };

@@ -7,7 +7,9 @@
 
 #include "cli/commands.hpp"
 #include "cli/comparison.hpp"
+#include "cli/names.hpp"
 #include "cli/table.hpp"
+#include "cli/verdict.hpp"
 
 namespace octavo::cli {
 namespace {
@@ -17,14 +19,25 @@ using Json = nlohmann::ordered_json;
 struct Options {
   ComparisonOptions checkpoints;
   std::optional<double> max_error;
+  std::string sort = "error";
   bool json = false;
 };
 
 Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 
-void print_json(const VerifyReport& report) {
-  Json out{{"layers", Json::array()}, {"unexpected", report.unexpected}};
-  for (const LayerError& e : report.layers)
+void print_json(const VerifyReport& report, const Verdict& verdict,
+                const std::vector<std::size_t>& order) {
+  Json out{{"verdict",
+            {{"failed", verdict.failed},
+             {"above", verdict.above},
+             {"summary", verdict.summary},
+             {"advice", verdict.advice}}},
+           {"layers", Json::array()},
+           {"unexpected", report.unexpected},
+           {"float_layers", report.float_layers},
+           {"float_share", report.float_share}};
+  for (const std::size_t i : order) {
+    const LayerError& e = report.layers[i];
     out["layers"].push_back(
         {{"name", e.name},
          {"scheme", name(e.scheme)},
@@ -38,49 +51,49 @@ void print_json(const VerifyReport& report) {
          {"non_finite", e.non_finite},
          {"weight_error", finite(e.weight_error)},
          {"rows", e.rows},
-         {"output_error", e.output_error ? finite(*e.output_error) : Json(nullptr)}});
+         {"output_error", e.output_error ? finite(*e.output_error) : Json(nullptr)},
+         {"bound", finite(verdict.bound(e))}});
+  }
   fmt::print("{}\n", out.dump(2));
 }
 
-void print_table(const VerifyReport& report) {
+void print_table(const VerifyReport& report, const std::vector<std::size_t>& order) {
   Table table({"layer", "SQNR dB", "cosine", "max abs", "clipped", "weight error", "output error"},
               {false, true, true, true, true, true, true});
-  for (const LayerError& e : report.layers)
+  for (const std::size_t i : order) {
+    const LayerError& e = report.layers[i];
     table.add({e.name, fmt::format("{:.1f}", e.sqnr_db), fmt::format("{:.6f}", e.cosine),
                number(e.max_abs), percent(e.clip_rate), percent(e.weight_error),
                e.output_error ? percent(*e.output_error) : "-"});
-  table.sort();
+  }
   table.print();
 }
 
-int check(const VerifyReport& report, std::optional<double> max_error) {
-  int code = exit_ok;
-  for (const std::string& name : report.unexpected) {
-    fmt::print(stderr, "octavo: {} should not have changed, but did\n", printable(name));
-    code = exit_check_failed;
-  }
-  for (const LayerError& e : report.layers)
-    if (e.non_finite > 0)
-      fmt::print(stderr, "octavo: {}: {} weights are NaN or infinite\n", printable(e.name),
-                 e.non_finite);
-  if (!max_error) return code;
-  for (const LayerError& e : report.layers) {
-    if (e.error() <= *max_error) continue;
-    fmt::print(stderr, "octavo: {}: error {} is above {}\n", printable(e.name), number(e.error()),
-               number(*max_error));
-    code = exit_check_failed;
-  }
-  return code;
+// The worst first, or by name.
+std::vector<std::size_t> order_of(const VerifyReport& report, const Verdict& verdict,
+                                  const std::string& sort) {
+  std::vector<std::size_t> order = verdict.order;
+  if (sort == "name")
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return natural_less(report.layers[a].name, report.layers[b].name);
+    });
+  return order;
 }
 
 int run(const Context& context, const Options& o) {
   const auto compared = compare(context, o.checkpoints);
   if (!compared) return fail(compared.error());
-  if (o.json)
-    print_json(compared->report);
-  else
-    print_table(compared->report);
-  return check(compared->report, o.max_error);
+  const VerifyReport& report = compared->report;
+  const Verdict verdict = judge(report, o.max_error);
+  const std::vector<std::size_t> order = order_of(report, verdict, o.sort);
+  if (o.json) {
+    print_json(report, verdict, order);
+    return verdict.failed ? exit_check_failed : exit_ok;
+  }
+  print_table(report, order);
+  for (const std::string& name : report.unexpected)
+    fmt::print("{} should not have changed, but did\n", printable(name));
+  return conclude(verdict);
 }
 
 }  // namespace
@@ -91,16 +104,10 @@ void add_verify(CLI::App& app, Context& context) {
   auto o = std::make_shared<Options>();
   add_comparison_options(*command, o->checkpoints,
                          "Statistics with sampled rows, to measure outputs");
-  command
-      ->add_option("--max-error", o->max_error,
-                   "Exit with 3 if a layer's relative error (of its output where rows are "
-                   "sampled, else of its weights) is above this")
-      ->check([](const std::string& text) {  // (CLI::Range would let NaN through)
-        double value = 0;
-        return CLI::detail::lexical_cast(text, value) && value >= 0
-                   ? std::string()
-                   : "expected a number of 0 or more, got " + text;
-      });
+  add_max_error(*command, o->max_error);
+  command->add_option("--sort", o->sort, "Of the table: error, the worst first, or name")
+      ->check(CLI::IsMember({"error", "name"}))
+      ->capture_default_str();
   command->add_flag("--json", o->json, "For programs");
   command->callback([&context, o] { context.run = [&context, o] { return run(context, *o); }; });
 }

@@ -48,6 +48,8 @@ struct KeptTensor {
   std::string name;
   std::string reason;
   bool is_linear = false;  ///< a layer all the same: quantization_config must list it
+  bool meant = true;       ///< false: a layer that should be quantized, and cannot be
+  std::uint64_t elements = 0;
 };
 
 class Checkpoint {
@@ -82,13 +84,16 @@ class Checkpoint {
 
 struct QuantizeOptions {
   Scheme scheme = Scheme::w8a8_dynamic;
-  std::int64_t group_size = 128;  ///< of w4a16_group
+  /// Of w4a16_group; none: of 128, 64, 32 and 16 the largest that leaves the fewest weights float.
+  std::optional<std::int64_t> group_size = 128;
   /// Layers that stay float: a module's name, with * and ? for any characters, or re: and a regular
   /// expression that its beginning matches. One that matches nothing is an error.
   std::vector<std::string> ignore = {};
   const Statistics* statistics = nullptr;  ///< for smoothing and for w8a8_static
   bool smooth = false;
   std::optional<double> alpha = 0.5;  ///< of smoothing; none: searched for each pair
+  bool strict = false;                ///< refuse rather than leave layers float that should not be
+  bool measure = true;  ///< each layer as it is written, on the rows that the statistics sampled
 };
 
 /// A layer that will be quantized.
@@ -108,14 +113,28 @@ struct PlannedPair {
 struct QuantizePlan {
   const Checkpoint* checkpoint = nullptr;
   QuantizeOptions options;
+  std::int64_t group_size = 0;  ///< of w4a16_group
   std::vector<PlannedLayer> layers;
   std::vector<PlannedPair> pairs;
   std::vector<KeptTensor> kept;
   std::uint64_t output_bytes = 0;  ///< of tensors
 };
 
-/// Resolves options to layers. Nothing to quantize, a pattern or statistics that match nothing, and
-/// layers that are fused at run time but treated differently, are errors.
+/// Layers that a plan should quantize and leaves float, for one reason.
+struct LeftFloat {
+  std::string reason;
+  std::size_t layers = 0;
+  double share = 0;    ///< of the weights of all linear layers
+  std::string remedy;  ///< what would take them, or empty
+  /// "180 layers, 61 % of the linear weights, stay float: ...; --group-size 64 would take them all"
+  [[nodiscard]] std::string text() const;
+};
+/// The largest share first; empty if nothing is left that should not be.
+[[nodiscard]] std::vector<LeftFloat> left_float(const QuantizePlan& plan);
+
+/// Resolves options to layers. Nothing to quantize (in strict: anything that is left float), a
+/// pattern or statistics that match nothing, and layers that are fused at run time but treated
+/// differently, are errors.
 [[nodiscard]] Result<QuantizePlan> resolve(const Checkpoint& checkpoint,
                                            const QuantizeOptions& options);
 
@@ -127,32 +146,20 @@ struct Progress {
 };
 using ProgressCallback = std::function<void(const Progress&)>;
 
-struct QuantizeReport {
-  std::vector<double> alphas;        ///< of each pair
-  std::vector<double> alpha_errors;  ///< of those that were searched: see AlphaSearch
-  std::vector<std::string> skipped;  ///< files that were not carried over, and why
-  std::uint64_t bytes_written = 0;
-  int shards_kept = 0;  ///< that an earlier run had finished
-};
-
-/// Writes the checkpoint. Until it is complete it lies in OUT.partial, and a run that was stopped
-/// goes on there; then the directory is renamed. OUT must not exist, or be empty.
-[[nodiscard]] Result<QuantizeReport> quantize(const Stream& stream, const QuantizePlan& plan,
-                                              const std::filesystem::path& out,
-                                              const ProgressCallback& progress = {});
-
 /// How far a quantized layer is from its float one, over its finite weights.
 struct LayerError {
   std::string name;
   std::int64_t n = 0;
   std::int64_t k = 0;
   Scheme scheme = Scheme::w8a8_dynamic;
-  bool smoothed = false;    ///< the float weights below are the smoothed ones
-  double sqnr_db = 0;       ///< 10 log10(|w|^2 / |w - w_q|^2); infinite if equal
-  double cosine = 1;        ///< of w and w_q
-  double max_abs = 0;       ///< the largest |w - w_q|
-  double clip_rate = 0;     ///< the share of weights beyond the range of their scale
-  double weight_error = 0;  ///< |w - w_q| / |w|
+  std::int64_t group_size = 0;  ///< of w4a16_group
+  bool smoothed = false;        ///< the float weights below are the smoothed ones
+  bool smoothable = false;      ///< it reads a norm whose smoothing is known
+  double sqnr_db = 0;           ///< 10 log10(|w|^2 / |w - w_q|^2); infinite if equal
+  double cosine = 1;            ///< of w and w_q
+  double max_abs = 0;           ///< the largest |w - w_q|
+  double clip_rate = 0;         ///< the share of weights beyond the range of their scale
+  double weight_error = 0;      ///< |w - w_q| / |w|
   std::int64_t non_finite =
       0;                  ///< weights that are NaN (quantized to 0) or infinite (to the limit)
   std::int64_t rows = 0;  ///< sampled rows that the output was measured on
@@ -165,7 +172,25 @@ struct VerifyReport {
   std::vector<LayerError> layers;
   /// Tensors that should have kept their bytes (or be divided by the scales) and did not.
   std::vector<std::string> unexpected;
+  std::size_t float_layers = 0;  ///< that are not quantized, heads and routers included
+  double float_share = 0;        ///< of the weights of all linear layers
 };
+
+struct QuantizeReport {
+  std::vector<double> alphas;        ///< of each pair
+  std::vector<double> alpha_errors;  ///< of those that were searched: see AlphaSearch
+  std::vector<std::string> skipped;  ///< files that were not carried over, and why
+  std::uint64_t bytes_written = 0;
+  int shards_kept = 0;  ///< that an earlier run had finished
+  /// Layers that were measured, as verify measures them: those with sampled rows.
+  VerifyReport measured;
+};
+
+/// Writes the checkpoint. Until it is complete it lies in OUT.partial, and a run that was stopped
+/// goes on there; then the directory is renamed. OUT must not exist, or be empty.
+[[nodiscard]] Result<QuantizeReport> quantize(const Stream& stream, const QuantizePlan& plan,
+                                              const std::filesystem::path& out,
+                                              const ProgressCallback& progress = {});
 
 /// Compares a quantized checkpoint, made here or elsewhere in the same layout, with its float one.
 [[nodiscard]] Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,

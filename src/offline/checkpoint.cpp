@@ -67,36 +67,44 @@ struct Found {
   std::vector<KeptTensor> kept;
 };
 
+std::uint64_t elements_of(const StoredTensor& t) {
+  std::uint64_t elements = 1;  // (the header was refused if this overflows)
+  for (const std::uint64_t size : t.shape) elements *= size;
+  return elements;
+}
+
+// A tensor that stays as it is, and why; no reason if it can be quantized.
+KeptTensor why_kept(const StoredTensor& t) {
+  // All experts of a block in one tensor: linear layers, whatever it is called.
+  if (t.shape.size() > 2 && contains(t.name, "experts"))
+    return {"", "experts that are stored in one tensor", false, false};
+  if (!t.name.ends_with(weight_suffix)) return {"", "not the weight of a layer"};
+  if (t.shape.size() > 2) return {"", "more than two dimensions"};
+  KeptTensor kept = classify(parent(t.name));
+  if (kept.reason.empty() && !is_float_type(t.type))
+    return {"", fmt::format("{} is not a float type", name(t.type)), false, false};
+  return kept;
+}
+
 void classify_tensor(const SafetensorsSet& tensors, const ModelTraits& traits,
                      const StoredTensor& t, Found& found) {
   if (t.shape.size() < 2) return;
-  if (!t.name.ends_with(weight_suffix)) {
-    found.kept.push_back({t.name, "not the weight of a layer", false});
-    return;
+  KeptTensor kept = why_kept(t);
+  const std::string module(parent(t.name));
+  if (kept.reason.empty()) {
+    LinearLayer layer{module, *dtype_of_stored(t.type), 0, 0, false};
+    layer.transposed = stores_transposed(tensors, traits, module);
+    layer.n = static_cast<std::int64_t>(t.shape[layer.transposed ? 1 : 0]);
+    layer.k = static_cast<std::int64_t>(t.shape[layer.transposed ? 0 : 1]);
+    if (layer.n > 0 && layer.k > 0) {
+      found.layers.push_back(std::move(layer));
+      return;
+    }
+    kept.reason = "it has no elements";
   }
-  const std::string module = t.name.substr(0, t.name.size() - weight_suffix.size());
-  if (t.shape.size() > 2) {
-    found.kept.push_back({t.name, "more than two dimensions", false});
-    return;
-  }
-  if (!is_float_type(t.type)) {
-    found.kept.push_back({t.name, fmt::format("{} is not a float type", name(t.type)), false});
-    return;
-  }
-  KeptTensor kept = classify(module);
-  if (!kept.reason.empty()) {
-    kept.name = t.name;
-    found.kept.push_back(std::move(kept));
-    return;
-  }
-  LinearLayer layer{module, *dtype_of_stored(t.type), 0, 0, false};
-  layer.transposed = stores_transposed(tensors, traits, module);
-  layer.n = static_cast<std::int64_t>(t.shape[layer.transposed ? 1 : 0]);
-  layer.k = static_cast<std::int64_t>(t.shape[layer.transposed ? 0 : 1]);
-  if (layer.n == 0 || layer.k == 0)
-    found.kept.push_back({t.name, "it has no elements", true});
-  else
-    found.layers.push_back(std::move(layer));
+  kept.name = t.name;
+  kept.elements = elements_of(t);
+  found.kept.push_back(std::move(kept));
 }
 
 }  // namespace

@@ -24,6 +24,14 @@ std::string_view parent(std::string_view name);
 /// (q, k, v; gate, up). Empty if it stands alone.
 std::vector<std::string> fused_with(const std::string& layer);
 
+/// All linear layers of a checkpoint: those that can be quantized, heads, routers, and those that
+/// cannot.
+struct LinearWeights {
+  std::size_t layers = 0;
+  double elements = 0;
+};
+LinearWeights linear_weights(const Checkpoint& checkpoint);
+
 /// config.json of the result.
 Result<std::string> quantized_config(const QuantizePlan& plan);
 

@@ -53,7 +53,7 @@ OrderedJson quantization_config(const QuantizePlan& plan) {
   if (scheme == Scheme::w4a16_group) {
     weights["num_bits"] = 4;
     weights["strategy"] = "group";
-    weights["group_size"] = plan.options.group_size;
+    weights["group_size"] = plan.group_size;
   } else {
     const bool fixed = scheme == Scheme::w8a8_static;
     activations = {{"num_bits", 8},

@@ -30,7 +30,7 @@ void add_layer(const QuantizePlan& plan, const PlannedLayer& planned, const Stor
   };
   if (plan.options.scheme == Scheme::w4a16_group) {
     add(".weight_packed", StoredType::I32, {n, (k + 7) / 8}, true);
-    add(".weight_scale", scale_type, {n, k / unsigned_size(plan.options.group_size)}, false);
+    add(".weight_scale", scale_type, {n, k / unsigned_size(plan.group_size)}, false);
     add(".weight_shape", StoredType::I64, {2}, false);
     return;
   }
@@ -112,7 +112,7 @@ Status resolve_pair(const Stream& stream, const QuantizePlan& plan, const Planne
                                         .absmax = pair.absmax,
                                         .rows = sampled_rows(plan, pair, storage),
                                         .scheme = plan.options.scheme,
-                                        .group_size = plan.options.group_size},
+                                        .group_size = plan.group_size},
                                        weights);
     if (!found) return found.error();
     alpha = found->alpha;
@@ -146,6 +146,33 @@ Result<ResolvedScales> resolve_scales(const Stream& stream, const QuantizePlan& 
     }
     return out;
   });
+}
+
+float input_scale(const QuantizePlan& plan, const ResolvedScales& scales,
+                  const PlannedLayer& planned) {
+  // One value for all layers that read the same input: loaders that fuse them keep only one.
+  float scale = 0;
+  for (const std::string& name : input_sharers(plan, planned))
+    if (const LayerStatistics* s = plan.options.statistics->find(name))
+      scale =
+          std::max(scale, static_scale(s->absmax(), planned.pair ? scales.smoothing[*planned.pair]
+                                                                 : std::vector<float>()));
+  return scale;
+}
+
+bool is_measured(const QuantizePlan& plan, const LinearLayer& layer) {
+  if (!plan.options.measure || plan.options.statistics == nullptr) return false;
+  const LayerStatistics* s = plan.options.statistics->find(layer.name);
+  return s != nullptr && s->sample_count() > 0 && s->channels() == layer.k;
+}
+
+Probe probe_of(const QuantizePlan& plan, const ResolvedScales& scales,
+               const PlannedLayer& planned) {
+  const bool fixed = plan.options.scheme == Scheme::w8a8_static;
+  return make_probe(planned.layer, {plan.options.scheme, plan.group_size},
+                    planned.pair ? scales.smoothing[*planned.pair] : std::vector<float>(),
+                    fixed ? double{input_scale(plan, scales, planned)} : 1.0,
+                    plan.options.statistics->find(planned.layer.name));
 }
 
 }  // namespace octavo::offline

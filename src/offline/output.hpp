@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "octavo/checkpoint.hpp"
+#include "offline/measure.hpp"
 #include "offline/safetensors_header.hpp"
 
 namespace octavo::offline {
@@ -57,6 +58,15 @@ struct ResolvedScales {
 Result<ResolvedScales> resolve_scales(const Stream& stream, const QuantizePlan& plan,
                                       const ProgressCallback& progress);
 
+/// The static scale of a layer's input.
+float input_scale(const QuantizePlan& plan, const ResolvedScales& scales,
+                  const PlannedLayer& planned);
+
+/// Whether a layer is measured as it is written: there are rows to measure it with.
+bool is_measured(const QuantizePlan& plan, const LinearLayer& layer);
+/// What it is measured with.
+Probe probe_of(const QuantizePlan& plan, const ResolvedScales& scales, const PlannedLayer& planned);
+
 /// One file of the result.
 struct ShardJob {
   const QuantizePlan* plan = nullptr;
@@ -65,6 +75,7 @@ struct ShardJob {
   const SafetensorsFile* file = nullptr;
   std::filesystem::path to;
   std::function<void(std::uint64_t bytes)> done;  // of input; from any thread
+  std::function<void(LayerError)> measured;       // likewise
 };
 /// Writes those files that are not there already; returns how many were.
 Result<int> write_shards(const Stream& stream, std::vector<ShardJob> jobs);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "octavo/checkpoint.hpp"
 #include "octavo/version.h"
@@ -24,7 +25,7 @@ namespace {
 std::string fingerprint(const QuantizePlan& plan) {
   const QuantizeOptions& o = plan.options;
   std::string text = fmt::format("octavo quantize {}\nscheme {} group {} smooth {} alpha {}\n",
-                                 OCTAVO_VERSION, name(o.scheme), o.group_size, o.smooth,
+                                 OCTAVO_VERSION, name(o.scheme), plan.group_size, o.smooth,
                                  o.alpha ? fmt::format("{}", *o.alpha) : "auto");
   for (const std::string& pattern : o.ignore) text += fmt::format("ignore {}\n", pattern);
   if (o.statistics != nullptr)
@@ -116,6 +117,27 @@ Status write_rest(const QuantizePlan& plan, const OutputIndex& outputs,
   return write_file(directory / "config.json", *config);
 }
 
+// Layers in files that an earlier run had finished were not measured on the way.
+Status measure_kept(const Stream& stream, const QuantizePlan& plan, const ResolvedScales& scales,
+                    const fs::path& directory, std::vector<LayerError>& measured) {
+  std::set<std::string> known;
+  for (const LayerError& e : measured) known.insert(e.name);
+  for (const PlannedLayer& planned : plan.layers) {
+    if (!is_measured(plan, planned.layer) || known.contains(planned.layer.name)) continue;
+    const auto entry = plan.checkpoint->tensors().find(planned.layer.name + ".weight");
+    const auto written = SafetensorsSet::open(directory / file_name(*entry.file));
+    if (!written) return written.error();
+    const auto stored =
+        StoredLayer::open(*written, planned.layer, {plan.options.scheme, plan.group_size});
+    if (!stored) return stored.error();
+    auto error = measure_stored(stream, probe_of(plan, scales, planned),
+                                weight_view(plan.checkpoint->tensors(), planned.layer), *stored);
+    if (!error) return error.error();
+    measured.push_back(*std::move(error));
+  }
+  return {};
+}
+
 // Neither the result nor the directory it grows in may be the input or lie in it: files that are
 // carried over would meet themselves, and what an old run left is removed.
 Status check_out(const QuantizePlan& plan, const fs::path& out) {
@@ -149,17 +171,25 @@ Result<QuantizeReport> quantize(const Stream& stream, const QuantizePlan& plan, 
       for (const StoredTensor& t : file.tensors()) total += t.size();
     Meter meter(progress, total);
     const OutputIndex outputs(plan);
+    std::mutex mutex;
+    const auto measured = [&](LayerError error) {
+      const std::lock_guard lock(mutex);
+      report.measured.layers.push_back(std::move(error));
+    };
     std::vector<ShardJob> jobs;
     jobs.reserve(plan.checkpoint->tensors().files().size());
     for (const SafetensorsFile& file : plan.checkpoint->tensors().files()) {
       const std::string shard = file_name(file);
       jobs.push_back({&plan, &outputs, &*scales, &file, run->path() / shard,
-                      [&meter, shard](std::uint64_t bytes) { meter.add(bytes, shard); }});
+                      [&meter, shard](std::uint64_t bytes) { meter.add(bytes, shard); }, measured});
     }
     const auto kept = write_shards(stream, jobs);
     if (!kept) return kept.error();
     report.shards_kept = *kept;
     for (const ShardJob& job : jobs) report.bytes_written += fs::file_size(job.to);
+    if (Status s = measure_kept(stream, plan, *scales, run->path(), report.measured.layers); !s)
+      return s.error();
+    complete(*plan.checkpoint, report.measured);
     if (Status s = write_rest(plan, outputs, *scales, run->path(), report); !s) return s.error();
     if (Status s = run->finish(); !s) return s.error();
     return report;

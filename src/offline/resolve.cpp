@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <regex>
 #include <set>
@@ -79,12 +80,29 @@ Result<std::set<std::string>> ignored(const Checkpoint& checkpoint,
 }
 
 // Why a layer of this shape cannot have this scheme; empty if it can.
-std::string unfit(const LinearLayer& layer, const QuantizeOptions& options) {
-  if (options.scheme != Scheme::w4a16_group) return {};
-  if (layer.k % options.group_size != 0)
-    return fmt::format("{} input channels are not a multiple of the group size {}", layer.k,
-                       options.group_size);
-  return {};
+std::string unfit(const LinearLayer& layer, const QuantizePlan& plan) {
+  if (plan.options.scheme != Scheme::w4a16_group || layer.k % plan.group_size == 0) return {};
+  return fmt::format("in = {} is no multiple of {}", layer.k, plan.group_size);
+}
+
+// The weights that groups of this size leave float, of the layers that are not ignored.
+double left_by(const Checkpoint& checkpoint, const std::set<std::string>& ignore,
+               std::int64_t group_size) {
+  double left = 0;
+  for (const LinearLayer& layer : checkpoint.layers())
+    if (!ignore.contains(layer.name) && layer.k % group_size != 0)
+      left += static_cast<double>(layer.n) * static_cast<double>(layer.k);
+  return left;
+}
+
+// Powers of two: kernels have no others, and few know groups below 32.
+constexpr std::array<std::int64_t, 4> usual_group_sizes{128, 64, 32, 16};
+
+std::int64_t best_group_size(const Checkpoint& checkpoint, const std::set<std::string>& ignore) {
+  return *std::min_element(usual_group_sizes.begin(), usual_group_sizes.end(),
+                           [&](std::int64_t a, std::int64_t b) {
+                             return left_by(checkpoint, ignore, a) < left_by(checkpoint, ignore, b);
+                           });
 }
 
 Status choose_layers(const Checkpoint& checkpoint, const std::set<std::string>& ignore,
@@ -93,13 +111,15 @@ Status choose_layers(const Checkpoint& checkpoint, const std::set<std::string>& 
   std::set<std::string> chosen;
   std::string example;
   for (const LinearLayer& layer : checkpoint.layers()) {
-    std::string reason = ignore.contains(layer.name) ? "ignored" : unfit(layer, plan.options);
+    const bool meant = ignore.contains(layer.name);
+    std::string reason = meant ? "ignored" : unfit(layer, plan);
     if (reason.empty()) {
       plan.layers.push_back({layer, std::nullopt});
       chosen.insert(layer.name);
     } else {
       example = fmt::format(": {}: {}", layer.name, reason);
-      plan.kept.push_back({layer.name + ".weight", std::move(reason), true});
+      plan.kept.push_back({layer.name + ".weight", std::move(reason), true, meant,
+                           static_cast<std::uint64_t>(layer.n * layer.k)});
     }
   }
   std::sort(plan.kept.begin(), plan.kept.end(),
@@ -217,7 +237,47 @@ Status check_search(const QuantizePlan& plan) {
   return {};
 }
 
+// What would take the layers that these groups leave float.
+std::string group_size_remedy(const QuantizePlan& plan) {
+  std::set<std::string> ignored;
+  for (const KeptTensor& kept : plan.kept)
+    if (kept.meant) ignored.emplace(parent(kept.name));
+  const std::int64_t best = best_group_size(*plan.checkpoint, ignored);
+  const double left = left_by(*plan.checkpoint, ignored, best);
+  if (left == 0) return fmt::format("--group-size {} would take them all", best);
+  if (left < left_by(*plan.checkpoint, ignored, plan.group_size))
+    return fmt::format("--group-size {} would take more of them", best);
+  return {};
+}
+
 }  // namespace
+
+std::string LeftFloat::text() const {
+  return fmt::format("{} {}, {} % of the linear weights, {} float: {}{}{}", layers,
+                     layers == 1 ? "layer" : "layers",
+                     fmt::format("{:.{}f}", 100 * share, share < 0.1 ? 1 : 0),
+                     layers == 1 ? "stays" : "stay", reason, remedy.empty() ? "" : "; ", remedy);
+}
+
+std::vector<LeftFloat> left_float(const QuantizePlan& plan) {
+  std::map<std::string, LeftFloat> reasons;
+  const double all = linear_weights(*plan.checkpoint).elements;
+  for (const KeptTensor& kept : plan.kept) {
+    if (kept.meant) continue;
+    LeftFloat& left = reasons[kept.reason];
+    left.reason = kept.reason;
+    ++left.layers;
+    left.share += static_cast<double>(kept.elements) / all;
+    // Of the reasons only this one is the plan's own; the others are the checkpoint's.
+    if (kept.is_linear) left.remedy = group_size_remedy(plan);
+  }
+  std::vector<LeftFloat> out;
+  out.reserve(reasons.size());
+  for (auto& [reason, left] : reasons) out.push_back(std::move(left));
+  std::stable_sort(out.begin(), out.end(),
+                   [](const LeftFloat& a, const LeftFloat& b) { return a.share > b.share; });
+  return out;
+}
 
 Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions& options) {
   if (checkpoint.is_quantized())
@@ -225,8 +285,8 @@ Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions
                   fmt::format("expected a float checkpoint, got {}, whose config.json "
                               "has a quantization_config",
                               checkpoint.path().string()));
-  if (options.scheme == Scheme::w4a16_group && options.group_size <= 0)
-    return refuse("group_size", fmt::format("expected 1 or more, got {}", options.group_size));
+  if (options.scheme == Scheme::w4a16_group && options.group_size && *options.group_size <= 0)
+    return refuse("group_size", fmt::format("expected 1 or more, got {}", *options.group_size));
   const bool needs = options.smooth || options.scheme == Scheme::w8a8_static;
   if (needs && options.statistics == nullptr)
     return refuse("statistics", fmt::format("expected statistics of activations for {}, got none",
@@ -237,7 +297,12 @@ Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions
     plan.options = options;
     const auto ignore = ignored(checkpoint, options.ignore);
     if (!ignore) return ignore.error();
+    if (options.scheme == Scheme::w4a16_group)
+      plan.group_size = options.group_size.value_or(best_group_size(checkpoint, *ignore));
     if (Status s = choose_layers(checkpoint, *ignore, plan); !s) return s.error();
+    if (const auto left = left_float(plan); options.strict && !left.empty())
+      return refuse("strict", fmt::format("expected a scheme that takes every layer, got {}",
+                                          left.front().text()));
     if (options.smooth) {
       if (Status s = choose_pairs(checkpoint, plan); !s) return s.error();
       if (Status s = check_search(plan); !s) return s.error();
@@ -256,6 +321,19 @@ Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions
 }
 
 namespace offline {
+
+LinearWeights linear_weights(const Checkpoint& checkpoint) {
+  LinearWeights all;
+  const auto add = [&](double elements) {
+    ++all.layers;
+    all.elements += elements;
+  };
+  for (const LinearLayer& layer : checkpoint.layers())
+    add(static_cast<double>(layer.n) * static_cast<double>(layer.k));
+  for (const KeptTensor& kept : checkpoint.kept())
+    if (kept.is_linear || !kept.meant) add(static_cast<double>(kept.elements));
+  return all;
+}
 
 const PlannedLayer* find_layer(const QuantizePlan& plan, std::string_view name) {
   const auto found = std::lower_bound(

@@ -68,6 +68,20 @@ Shard::Shard(ShardJob job, std::vector<OutputTensor> tensors, SafetensorsWriter 
       tensors_(std::move(tensors)),
       writer_(std::move(writer)) {
   for (const OutputTensor& t : tensors_) add_pieces(t);
+  sums_.resize(pieces_.size());
+}
+
+Status Shard::finish() {
+  if (Status s = writer_.finish(); !s) return s;
+  for (std::size_t begin = 0, end = 0; begin < pieces_.size(); begin = end) {
+    const OutputTensor* const tensor = pieces_[begin].tensor;
+    while (end < pieces_.size() && pieces_[end].tensor == tensor) ++end;
+    if (tensor->kind == OutputTensor::Kind::quantized &&
+        is_measured(*job_.plan, tensor->layer->layer))
+      job_.measured(error_of(probe_of(*job_.plan, *job_.scales, *tensor->layer),
+                             std::span(sums_).subspan(begin, end - begin)));
+  }
+  return {};
 }
 
 Status Shard::run(const Stream& one, std::size_t piece, Scratch& scratch) {
@@ -91,18 +105,12 @@ void Shard::add_pieces(const OutputTensor& t) {
     for (std::int64_t at = 0; at < all; at += step)
       pieces_.push_back({&t, at, std::min(step, all - at)});
   };
-  // Of a weight that is stored by columns, enough rows that its strips in the file are not too
-  // short.
-  const auto add_rows = [&](const TensorRef& w) {
-    const std::int64_t least = w.strides[1] == 1 ? 1 : 512;
-    add(w.shape[0], std::max(least, rows_per_slab(w.shape[1])));
-  };
   if (t.kind == OutputTensor::Kind::copy)
     add(static_cast<std::int64_t>(t.bytes()), copy_bytes);
   else if (t.kind == OutputTensor::Kind::norm)
     add(1, 1);
   else
-    add_rows(view_of(t));
+    add(view_of(t).shape[0], rows_per_slab(view_of(t)));
 }
 
 TensorRef Shard::view_of(const OutputTensor& t) const {
@@ -211,9 +219,11 @@ Status Shard::quantized(const Stream& one, const Piece& piece, Scratch& scratch)
   }
   QuantizedSlab& slab = scratch.slab;
   if (Status s = quantize_slab(one, data, w.dtype, piece.count, k,
-                               grouped ? job_.plan->options.group_size : 0, slab);
+                               grouped ? job_.plan->group_size : 0, slab);
       !s)
     return bad_tensor(job_.file->path(), piece.tensor->source->name, s.error().message());
+  if (is_measured(*job_.plan, planned.layer))
+    if (Status s = measure(one, piece, w, scratch); !s) return s;
   finished_rows(piece, w);
   Status status =
       grouped ? write_packed(piece, scratch) : write_matrix(piece, w, slab.q, 1, scratch);
@@ -249,14 +259,16 @@ Status Shard::write_companions(const PlannedLayer& planned) {
     return writer_.write(layer + ".weight_shape", as_bytes_of(shape, sizeof(shape)));
   }
   if (job_.plan->options.scheme != Scheme::w8a8_static) return {};
-  // One value for all layers that read the same input: loaders that fuse them keep only one.
-  float scale = 0;
-  for (const std::string& name : input_sharers(*job_.plan, planned))
-    if (const LayerStatistics* s = job_.plan->options.statistics->find(name))
-      scale = std::max(
-          scale, static_scale(s->absmax(), planned.pair ? job_.scales->smoothing[*planned.pair]
-                                                        : std::vector<float>()));
+  const float scale = input_scale(*job_.plan, *job_.scales, planned);
   return writer_.write(layer + ".input_scale", as_bytes_of(&scale, sizeof(scale)));
+}
+
+Status Shard::measure(const Stream& one, const Piece& piece, const TensorRef& w, Scratch& scratch) {
+  gather_rows(w, piece.first, piece.count, scratch.measured);
+  // The rows are copied for each piece: that is little beside multiplying them with it.
+  return measure_slab(one, probe_of(*job_.plan, *job_.scales, *piece.tensor->layer), w.dtype,
+                      scratch.measured, scratch.slab,
+                      sums_[static_cast<std::size_t>(&piece - pieces_.data())]);
 }
 
 }  // namespace octavo::offline

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "offline/measure.hpp"
 #include "offline/output.hpp"
 #include "offline/slab.hpp"
 
@@ -11,7 +12,7 @@ namespace octavo::offline {
 
 /// Memory that a thread uses again from piece to piece.
 struct Scratch {
-  std::vector<std::byte> rows, strip;
+  std::vector<std::byte> rows, strip, measured;
   QuantizedSlab slab;
 };
 
@@ -25,7 +26,7 @@ class Shard {
   /// `one` is a stream of one thread.
   Status run(const Stream& one, std::size_t piece, Scratch& scratch);
   /// Once all pieces have run.
-  Status finish() { return writer_.finish(); }
+  Status finish();
 
  private:
   struct Piece {
@@ -50,11 +51,13 @@ class Shard {
                       std::int64_t element, Scratch& scratch);
   Status write_packed(const Piece& piece, Scratch& scratch);
   Status write_companions(const PlannedLayer& planned);
+  Status measure(const Stream& one, const Piece& piece, const TensorRef& w, Scratch& scratch);
 
   ShardJob job_;
   std::vector<OutputTensor> tensors_;
   SafetensorsWriter writer_;
   std::vector<Piece> pieces_;
+  std::vector<ErrorSums> sums_;  // of each piece that was measured
 };
 
 }  // namespace octavo::offline

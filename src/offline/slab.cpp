@@ -114,6 +114,11 @@ std::int64_t rows_per_slab(std::int64_t channels) {
   return std::max<std::int64_t>(1, (std::int64_t{1} << 18) / std::max<std::int64_t>(1, channels));
 }
 
+std::int64_t rows_per_slab(const TensorRef& weight) {
+  const std::int64_t least = weight.strides[1] == 1 ? 1 : 512;
+  return std::max(least, rows_per_slab(weight.shape[1]));
+}
+
 bool is_aligned(const TensorRef& tensor) {
   const auto bytes = static_cast<std::uintptr_t>(bits(tensor.dtype) / 8);
   return reinterpret_cast<std::uintptr_t>(tensor.data) % bytes == 0;

@@ -18,6 +18,9 @@ namespace octavo::offline {
 
 /// Rows of a slab: about a mebibyte of f32.
 [[nodiscard]] std::int64_t rows_per_slab(std::int64_t channels);
+/// The same of a weight [n, k]; of one that is stored by columns, enough rows that its strips in a
+/// file are not too short.
+[[nodiscard]] std::int64_t rows_per_slab(const TensorRef& weight);
 
 /// Whether plans can read it where it is; data in a file may lie anywhere.
 [[nodiscard]] bool is_aligned(const TensorRef& tensor);
