@@ -54,7 +54,7 @@ TEST(Resolve, RefusesWhatMatchesNothingOrDoesNotFit) {
   EXPECT_THAT(refusal(llama, {.scheme = Scheme::w4a16_group, .group_size = 0}),
               HasSubstr("group_size"));
   EXPECT_THAT(refusal(llama, {.scheme = Scheme::w4a16_group, .group_size = 5}),
-              HasSubstr("not a multiple of the group size 5"));
+              HasSubstr("is no multiple of 5"));
   const Statistics none;
   EXPECT_THAT(refusal(llama, {.statistics = &none, .smooth = true}),
               HasSubstr("expected statistics of model.layers.0.self_attn.q_proj, got none"));

@@ -72,8 +72,10 @@ std::vector<std::string> advice_for(const VerifyReport& report, const Worst& wor
     out.emplace_back("give each token its own scale: --scheme w8a8-dynamic");
   if (any(worst, [](const LayerError& e) { return e.group_size > 32; }))
     out.emplace_back("take smaller groups: --group-size 32");
-  out.push_back(fmt::format("keep {} float: {}", worst.size() == 1 ? "it" : "them",
-                            ignore_options(report, worst)));
+  // To keep most of a model float is no advice, unless there is no other.
+  if (out.empty() || 2 * worst.size() <= report.layers.size())
+    out.push_back(fmt::format("keep {} float: {}", worst.size() == 1 ? "it" : "them",
+                              ignore_options(report, worst)));
   return out;
 }
 
@@ -85,9 +87,8 @@ std::string measured(const VerifyReport& report) {
   if (with_rows == 0) return "of weights alone: --stats with sampled rows measures outputs";
   if (static_cast<std::size_t>(with_rows) == report.layers.size()) return "of outputs";
   return fmt::format(
-      "of the outputs of {} layers, of the weights of the others, of which no rows "
-      "are sampled",
-      with_rows);
+      "of the outputs of {} of {} layers, of the weights of the others, which have no sampled rows",
+      with_rows, report.layers.size());
 }
 
 std::string bound_text(const LayerError& layer, const Verdict& verdict) {
@@ -165,9 +166,9 @@ Verdict judge(const VerifyReport& report, std::optional<double> max_error) {
         percent(first.error()), first.name, measured(report));
   }
   if (report.float_layers > 0)
-    verdict.summary += fmt::format(
-        "; {} of the linear weights, in {}, {} float", percent(report.float_share),
-        counted(report.float_layers, "layer", "layers"), report.float_layers == 1 ? "is" : "are");
+    verdict.summary +=
+        fmt::format("; {} of the linear weights, in {}, are float", percent(report.float_share),
+                    counted(report.float_layers, "layer", "layers"));
   if (!report.unexpected.empty())
     verdict.advice.push_back(fmt::format("{} should not have changed, but did: {}{}",
                                          counted(report.unexpected.size(), "tensor", "tensors"),
