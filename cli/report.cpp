@@ -11,6 +11,7 @@
 #include "cli/names.hpp"
 #include "cli/report_page.hpp"
 #include "cli/table.hpp"
+#include "offline/files.hpp"
 
 namespace octavo::cli {
 namespace {
@@ -67,7 +68,7 @@ Result<std::vector<OutlierPicture>> outliers(const Checkpoint& original,
   std::vector<OutlierPicture> out;
   const auto path = quantized.tensors().directory() / smoothing_file_name;
   std::optional<SafetensorsFile> scales;
-  if (std::filesystem::exists(path)) {
+  if (offline::is_there(path)) {
     auto file = SafetensorsFile::open(path);
     if (!file) return file.error();
     scales = *std::move(file);
@@ -86,6 +87,29 @@ Result<std::vector<OutlierPicture>> outliers(const Checkpoint& original,
     out.push_back(std::move(picture));
   }
   return out;
+}
+
+// Whether a path names a pipe, a terminal or the like, or a stream of this process: there the page
+// is written as it is. A file is replaced.
+bool is_stream(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  const auto directory = std::filesystem::canonical(path.parent_path(), error);
+  return (exists(status) && !is_regular_file(status)) || directory == "/dev" ||
+         offline::is_inside(directory, "/proc");
+}
+
+Status write_page(const std::filesystem::path& path, const std::string& page) {
+  if (!is_stream(path)) {
+    // A link stays one.
+    std::error_code error;
+    const auto target = std::filesystem::canonical(path, error);
+    return offline::write_file(error ? path : target, page);
+  }
+  std::ofstream out(path, std::ios::binary | std::ios::app);
+  out << page;
+  out.close();
+  return out.good() ? Status() : offline::system_error(path.string(), "write", errno);
 }
 
 int run(const Context& context, const Options& o) {
@@ -112,14 +136,8 @@ int run(const Context& context, const Options& o) {
     std::sort(data.outliers.begin(), data.outliers.end(),
               [](const auto& a, const auto& b) { return natural_less(a.norm, b.norm); });
   }
-  std::ofstream out(o.out, std::ios::binary);
-  out << report_page(data);
-  out.close();
-  if (!out.good())
-    return fail(Error(ErrorCode::backend, "out",
-                      fmt::format("out: expected a file that can be written, got {}: {}", o.out,
-                                  std::strerror(errno))));
-  fmt::print("{}\n", o.out);
+  if (const Status s = write_page(o.out, report_page(data)); !s) return fail(s.error());
+  if (!is_stream(o.out)) fmt::print("{}\n", o.out);
   return exit_ok;
 }
 

@@ -17,10 +17,11 @@ struct Ran {
   int code = 0;
   std::string text;  // of both streams
 };
-inline Ran octavo(const std::string& arguments) {
+/// `before` is for the shell.
+inline Ran octavo(const std::string& arguments, const std::string& before = "") {
   const char* emulator = std::getenv("OCTAVO_EMULATOR");
-  const std::string command =
-      fmt::format("{} {} {} 2>&1", emulator == nullptr ? "" : emulator, OCTAVO_COMMAND, arguments);
+  const std::string command = fmt::format(
+      "{} {} {} {} 2>&1", before, emulator == nullptr ? "" : emulator, OCTAVO_COMMAND, arguments);
   FILE* pipe = ::popen(command.c_str(), "r");
   Ran ran;
   char buffer[4096];

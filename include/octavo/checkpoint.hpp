@@ -70,12 +70,15 @@ class Checkpoint {
   [[nodiscard]] bool is_quantized() const noexcept { return quantized_; }
   /// Bytes of all its files.
   [[nodiscard]] std::uint64_t bytes() const noexcept;
+  /// Refuses, by name, a file that is no longer what it was when it was opened.
+  [[nodiscard]] Status unchanged() const;
 
  private:
   explicit Checkpoint(SafetensorsSet tensors) : tensors_(std::move(tensors)) {}
   std::filesystem::path path_;
   SafetensorsSet tensors_;
   std::string config_;
+  FileStamp config_stamp_;
   bool quantized_ = false;
   std::vector<LinearLayer> layers_;
   std::vector<KeptTensor> kept_;
@@ -180,6 +183,9 @@ struct QuantizeReport {
   std::vector<double> alphas;        ///< of each pair
   std::vector<double> alpha_errors;  ///< of those that were searched: see AlphaSearch
   std::vector<std::string> skipped;  ///< files that were not carried over, and why
+  /// Files that were read through a link out of the input, "name -> target". (Not those of a
+  /// snapshot in the Hugging Face hub's cache, which are links to the blobs of their model.)
+  std::vector<std::string> links;
   std::uint64_t bytes_written = 0;
   int shards_kept = 0;  ///< that an earlier run had finished
   /// Layers that were measured, as verify measures them: those with sampled rows.
@@ -187,7 +193,8 @@ struct QuantizeReport {
 };
 
 /// Writes the checkpoint. Until it is complete it lies in OUT.partial, and a run that was stopped
-/// goes on there; then the directory is renamed. OUT must not exist, or be empty.
+/// goes on there; then the directory is renamed. OUT must not exist, or be empty. If the input
+/// changes meanwhile, the run is refused in the end.
 [[nodiscard]] Result<QuantizeReport> quantize(const Stream& stream, const QuantizePlan& plan,
                                               const std::filesystem::path& out,
                                               const ProgressCallback& progress = {});

@@ -72,6 +72,15 @@ struct StoredTensor {
 
 using StoredMetadata = std::map<std::string, std::string>;
 
+/// What a file was when it was opened, to tell later whether it still is. Zeros: there was none.
+struct FileStamp {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t size = 0;
+  std::int64_t modified = 0;  ///< in nanoseconds since 1970
+  bool operator==(const FileStamp&) const = default;
+};
+
 /// One file, mapped. Copies share the map. The file must not shrink while it is open.
 class SafetensorsFile {
  public:
@@ -85,6 +94,8 @@ class SafetensorsFile {
   [[nodiscard]] const StoredMetadata& metadata() const noexcept;
   /// Bytes of the whole file.
   [[nodiscard]] std::uint64_t size() const noexcept;
+  /// Zeros if it was parsed from bytes.
+  [[nodiscard]] const FileStamp& stamp() const noexcept;
   /// Null if there is none of that name.
   [[nodiscard]] const StoredTensor* find(std::string_view name) const noexcept;
   [[nodiscard]] std::span<const std::byte> bytes(const StoredTensor& tensor) const noexcept;
@@ -102,7 +113,8 @@ class SafetensorsFile {
 };
 
 /// All files of a checkpoint: one file; a directory (by its model.safetensors.index.json if it has
-/// one, else all its .safetensors files); or an index. Names are unique over all of them.
+/// one, else all its .safetensors files that are not statistics); or an index, whose files are
+/// named *.safetensors and lie beside it. Names are unique over all of them.
 class SafetensorsSet {
  public:
   static Result<SafetensorsSet> open(const std::filesystem::path& path);
@@ -118,10 +130,14 @@ class SafetensorsSet {
   [[nodiscard]] const std::filesystem::path& directory() const noexcept { return directory_; }
   /// Whether an index named the files.
   [[nodiscard]] bool indexed() const noexcept { return indexed_; }
+  /// Refuses, by name, a file or an index that is no longer what it was when it was opened.
+  [[nodiscard]] Status unchanged() const;
 
  private:
   SafetensorsSet() = default;
   std::filesystem::path directory_;
+  std::filesystem::path index_;  // or where one would be; empty for one file
+  FileStamp index_stamp_;
   bool indexed_ = false;
   std::shared_ptr<std::vector<SafetensorsFile>> files_;
   std::shared_ptr<std::map<std::string_view, Entry>> entries_;

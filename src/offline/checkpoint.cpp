@@ -154,8 +154,7 @@ std::vector<std::string> fused_with(const std::string& layer) {
 Result<std::map<std::string, std::vector<float>>> read_smoothing(const fs::path& directory) {
   std::map<std::string, std::vector<float>> scales;
   const fs::path path = directory / smoothing_file_name;
-  std::error_code error;
-  if (!fs::exists(path, error)) return scales;
+  if (!is_there(path)) return scales;
   const auto file = SafetensorsFile::open(path);
   if (!file) return file.error();
   constexpr std::string_view suffix = ".smoothing_scale";
@@ -177,11 +176,10 @@ Result<Checkpoint> Checkpoint::open(const fs::path& path) {
   return guarded(path.string(), [&]() -> Result<Checkpoint> {
     Checkpoint checkpoint(*std::move(tensors));
     checkpoint.path_ = path;
-    const fs::path config = checkpoint.tensors_.directory() / "config.json";
-    std::error_code error;
+    const fs::path config = checkpoint.tensors_.directory() / config_name;
     ModelTraits traits;
-    if (fs::exists(config, error)) {
-      auto text = read_text(config, max_config_bytes);
+    if (is_there(config)) {
+      auto text = read_text(config, max_config_bytes, &checkpoint.config_stamp_);
       if (!text) return text.error();
       const auto read = read_config_traits(config.string(), *text);
       if (!read) return read.error();
@@ -211,6 +209,11 @@ const LinearLayer* Checkpoint::layer(std::string_view name) const noexcept {
       layers_.begin(), layers_.end(), name,
       [](const LinearLayer& l, std::string_view wanted) { return l.name < wanted; });
   return found != layers_.end() && found->name == name ? &*found : nullptr;
+}
+
+Status Checkpoint::unchanged() const {
+  if (Status s = check_unchanged(tensors_.directory() / config_name, config_stamp_); !s) return s;
+  return tensors_.unchanged();
 }
 
 std::uint64_t Checkpoint::bytes() const noexcept {

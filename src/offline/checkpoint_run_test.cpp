@@ -225,7 +225,7 @@ TEST(QuantizeRun, AFullDiskLosesNothing) {
   std::signal(SIGXFSZ, handler);
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().code(), ErrorCode::backend);
-  EXPECT_THAT(full.error().message(), HasSubstr("model-00001-of-00002.safetensors.tmp"));
+  EXPECT_THAT(full.error().message(), HasSubstr("model-00001-of-00002.safetensors: cannot write"));
   EXPECT_THAT(full.error().message(), HasSubstr("make room and run again"));
   EXPECT_FALSE(fs::exists(p.dir / "out"));
   EXPECT_TRUE(p.run(p.dir / "out"));

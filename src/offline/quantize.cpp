@@ -1,6 +1,5 @@
 // Writing a quantized checkpoint: scales, shards, and the files around them.
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <mutex>
@@ -32,12 +31,8 @@ std::string fingerprint(const QuantizePlan& plan) {
     for (const auto& [layer, s] : o.statistics->layers())
       text += fmt::format("statistics {} {:x} {:x}\n", layer, row_hash(s.absmax()),
                           row_hash(s.sample()));
-  for (const SafetensorsFile& file : plan.checkpoint->tensors().files()) {
-    struct stat info {};
-    ::stat(file.path().c_str(), &info);
-    text += fmt::format("file {} {} {}.{}\n", file.path(), file.size(), info.st_mtim.tv_sec,
-                        info.st_mtim.tv_nsec);
-  }
+  for (const SafetensorsFile& file : plan.checkpoint->tensors().files())
+    text += fmt::format("file {} {} {}\n", file.path(), file.size(), file.stamp().modified);
   return text;
 }
 
@@ -75,7 +70,7 @@ Status write_index(const QuantizePlan& plan, const OutputIndex& outputs,
       total += t.bytes();
     }
   nlohmann::json index{{"metadata", {{"total_size", total}}}, {"weight_map", sorted}};
-  return write_file(directory / "model.safetensors.index.json", index.dump(2) + "\n");
+  return write_file(directory / index_name, index.dump(2) + "\n");
 }
 
 Status write_smoothing(const QuantizePlan& plan, const ResolvedScales& scales,
@@ -100,13 +95,15 @@ Status write_smoothing(const QuantizePlan& plan, const ResolvedScales& scales,
 
 // Everything but the shards.
 Status write_rest(const QuantizePlan& plan, const OutputIndex& outputs,
-                  const ResolvedScales& scales, const fs::path& directory, QuantizeReport& report) {
+                  const ResolvedScales& scales, const fs::path& directory,
+                  const std::vector<std::string>& shards, QuantizeReport& report) {
   const Checkpoint& source = *plan.checkpoint;
   std::error_code error;
   if (fs::is_directory(source.path(), error) || source.tensors().indexed()) {
-    auto skipped = carry_over(source.tensors().directory(), directory);
-    if (!skipped) return skipped.error();
-    report.skipped = *std::move(skipped);
+    auto carried = carry_over(source.tensors().directory(), directory, shards);
+    if (!carried) return carried.error();
+    report.skipped = std::move(carried->skipped);
+    report.links = std::move(carried->links);
   }
   if (source.tensors().indexed() || source.tensors().files().size() > 1)
     if (Status s = write_index(plan, outputs, directory); !s) return s;
@@ -114,7 +111,7 @@ Status write_rest(const QuantizePlan& plan, const OutputIndex& outputs,
     if (Status s = write_smoothing(plan, scales, directory); !s) return s;
   const auto config = quantized_config(plan);
   if (!config) return config.error();
-  return write_file(directory / "config.json", *config);
+  return write_file(directory / config_name, *config);
 }
 
 // Layers in files that an earlier run had finished were not measured on the way.
@@ -146,7 +143,7 @@ Status check_out(const QuantizePlan& plan, const fs::path& out) {
   fs::path to = fs::weakly_canonical(fs::absolute(out), error);
   if (!to.has_filename()) to = to.parent_path();
   for (const fs::path& made : {to, fs::weakly_canonical(partial_path(to), error)})
-    if (std::mismatch(in.begin(), in.end(), made.begin(), made.end()).first == in.end())
+    if (is_inside(made, in))
       return Error(ErrorCode::invalid_problem, "out",
                    fmt::format("out: expected a directory outside the input's, {}, got {}",
                                in.string(), out.string()));
@@ -159,7 +156,11 @@ Result<QuantizeReport> quantize(const Stream& stream, const QuantizePlan& plan, 
                                 const ProgressCallback& progress) {
   return guarded(out.string(), [&]() -> Result<QuantizeReport> {
     if (Status s = check_out(plan, out); !s) return s.error();
-    auto run = RunDirectory::open(out, fingerprint(plan));
+    std::vector<std::string> shards;
+    for (const SafetensorsFile& file : plan.checkpoint->tensors().files())
+      shards.push_back(file_name(file));
+    if (Status s = check_shard_names(shards); !s) return s.error();
+    auto run = RunDirectory::open(out, fingerprint(plan), shards);
     if (!run) return run.error();
     const auto scales = resolve_scales(stream, plan, progress);
     if (!scales) return scales.error();
@@ -190,7 +191,9 @@ Result<QuantizeReport> quantize(const Stream& stream, const QuantizePlan& plan, 
     if (Status s = measure_kept(stream, plan, *scales, run->path(), report.measured.layers); !s)
       return s.error();
     complete(*plan.checkpoint, report.measured);
-    if (Status s = write_rest(plan, outputs, *scales, run->path(), report); !s) return s.error();
+    if (Status s = write_rest(plan, outputs, *scales, run->path(), shards, report); !s)
+      return s.error();
+    if (Status s = plan.checkpoint->unchanged(); !s) return s.error();
     if (Status s = run->finish(); !s) return s.error();
     return report;
   });

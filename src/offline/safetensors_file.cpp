@@ -1,7 +1,5 @@
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +23,7 @@ struct SafetensorsFile::Impl {
     if (mapped && !bytes.empty()) ::munmap(const_cast<std::byte*>(bytes.data()), bytes.size());
   }
   std::string path;
+  FileStamp stamp;
   std::span<const std::byte> bytes;
   bool mapped = false;
   std::span<const std::byte> data;
@@ -63,14 +62,12 @@ Status read_header(SafetensorsFile::Impl& impl) {
 }
 
 Status map_file(SafetensorsFile::Impl& impl) {
-  const FileDescriptor file(::open(impl.path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.is_open()) return system_error(impl.path, "open", errno);
-  struct stat info {};
-  if (::fstat(file.get(), &info) != 0) return system_error(impl.path, "read", errno);
-  if (!S_ISREG(info.st_mode)) return bad_file(impl.path, "expected a file");
-  if (info.st_size == 0) return {};
-  const auto size = static_cast<std::size_t>(info.st_size);
-  void* at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
+  const auto opened = open_file(impl.path);
+  if (!opened) return opened.error();
+  impl.stamp = opened->stamp;
+  const std::size_t size = impl.stamp.size;
+  if (size == 0) return {};
+  void* at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, opened->file.get(), 0);
   if (at == MAP_FAILED) return system_error(impl.path, "map into memory", errno);
   impl.bytes = {static_cast<const std::byte*>(at), size};
   impl.mapped = true;
@@ -105,6 +102,8 @@ const std::vector<StoredTensor>& SafetensorsFile::tensors() const noexcept {
 }
 const StoredMetadata& SafetensorsFile::metadata() const noexcept { return impl_->header.metadata; }
 std::uint64_t SafetensorsFile::size() const noexcept { return impl_->bytes.size(); }
+
+const FileStamp& SafetensorsFile::stamp() const noexcept { return impl_->stamp; }
 
 const StoredTensor* SafetensorsFile::find(std::string_view name) const noexcept {
   const auto found = impl_->by_name.find(name);

@@ -7,6 +7,7 @@
 
 #include "octavo/safetensors.hpp"
 #include "offline/files.hpp"
+#include "offline/statistics_access.hpp"
 
 namespace octavo {
 
@@ -19,7 +20,6 @@ using Json = nlohmann::json;
 using WeightMap = std::map<std::string, std::string>;  // tensor to file
 
 constexpr std::uint64_t max_index_bytes = 100'000'000;
-constexpr const char* index_name = "model.safetensors.index.json";
 
 // {"metadata": anything, "weight_map": {tensor: file}}
 class IndexEvents {
@@ -84,32 +84,48 @@ class IndexEvents {
   bool is_map_ = false;
 };
 
-Result<WeightMap> read_index(const fs::path& path) {
-  const Result<std::string> text = read_text(path, max_index_bytes);
+Result<WeightMap> read_index(const fs::path& path, FileStamp& stamp) {
+  const Result<std::string> text = read_text(path, max_index_bytes, &stamp);
   if (!text) return text.error();
   IndexEvents events;
   if (!Json::sax_parse(*text, &events) || !events.problem.empty())
     return bad_file(path.string(), events.problem.empty() ? "expected JSON" : events.problem);
   if (!events.has_map) return bad_file(path.string(), "expected a weight_map, got none");
+  // By any other ending they would be taken for files that are carried over, or for our own.
   for (const auto& [tensor, file] : events.map)
-    if (file.empty() || file == "." || file == ".." || file.find('/') != std::string::npos ||
-        file.find('\0') != std::string::npos)
+    if (!is_shard_name(file))
       return bad_tensor(
           path.string(), tensor,
-          fmt::format("expected the name of a file beside the index, got {}", in_quotes(file)));
+          fmt::format("expected the name of a .safetensors file beside the index, got {}",
+                      in_quotes(file)));
   return std::move(events.map);
 }
 
-// The .safetensors files of a directory, in the order of their names.
+// Of a directory without weights: the first one in it that has some, as a question.
+std::string where_else(const fs::path& directory) {
+  std::set<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    std::error_code unread;
+    if (!it->is_directory(unread) || it->path().filename().string().starts_with('.')) continue;
+    for (fs::directory_iterator in(it->path(), unread); !unread && in != end; in.increment(unread))
+      if (is_shard_name(in->path().filename().string())) found.insert(it->path());
+  }
+  return found.empty() ? "" : fmt::format("; did you mean {}?", found.begin()->string());
+}
+
+// The .safetensors files of a directory, in the order of their names; what is no file is refused
+// when it is opened.
 Result<std::vector<std::string>> files_of(const fs::path& directory) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
-    if (it->path().extension() == ".safetensors" && it->is_regular_file())
+    if (is_shard_name(it->path().filename().string()))
       names.push_back(it->path().filename().string());
   if (error) return system_error(directory.string(), "read the directory", error.value());
   if (names.empty())
-    return bad_file(directory.string(), "expected .safetensors files in this directory, got none");
+    return bad_file(directory.string(), "expected .safetensors files in this directory, got none" +
+                                            where_else(directory));
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -119,7 +135,7 @@ struct Listing {
   WeightMap map;
 };
 
-Result<Listing> list(const fs::path& directory, const fs::path& index) {
+Result<Listing> list(const fs::path& directory, const fs::path& index, FileStamp& stamp) {
   Listing listing;
   if (index.empty()) {
     auto names = files_of(directory);
@@ -127,7 +143,7 @@ Result<Listing> list(const fs::path& directory, const fs::path& index) {
     listing.names = *std::move(names);
     return listing;
   }
-  auto map = read_index(index);
+  auto map = read_index(index, stamp);
   if (!map) return map.error();
   listing.map = *std::move(map);
   std::set<std::string> names;
@@ -142,31 +158,37 @@ Result<SafetensorsSet> SafetensorsSet::open(const fs::path& path) {
   return guarded(path.string(), [&]() -> Result<SafetensorsSet> {
     SafetensorsSet set;
     Listing listing;
-    fs::path index;
     std::error_code error;
     if (fs::is_directory(path, error)) {
       set.directory_ = path;
-      if (fs::exists(path / index_name, error)) index = path / index_name;
+      set.index_ = path / index_name;
+      set.indexed_ = is_there(set.index_);
     } else {
       set.directory_ = path.has_parent_path() ? path.parent_path() : fs::path(".");
-      if (path.extension() == ".json") index = path;
+      set.indexed_ = path.extension() == ".json";
+      if (set.indexed_) set.index_ = path;
     }
-    if (fs::is_directory(path, error) || !index.empty()) {
-      auto found = list(set.directory_, index);
+    if (set.index_.empty()) {
+      listing.names.push_back(path.filename().string());
+    } else {
+      auto found = list(set.directory_, set.indexed_ ? set.index_ : "", set.index_stamp_);
       if (!found) return found.error();
       listing = *std::move(found);
-    } else {
-      listing.names.push_back(path.filename().string());
     }
-    set.indexed_ = !index.empty();
 
     set.files_ = std::make_shared<std::vector<SafetensorsFile>>();
     set.files_->reserve(listing.names.size());
     for (const std::string& name : listing.names) {
       auto file = SafetensorsFile::open(set.directory_ / name);
       if (!file) return file.error();
+      // Statistics may lie beside the weights; where one is asked for by name, it is meant.
+      if (!set.index_.empty() && !set.indexed_ && is_statistics(*file)) continue;
       set.files_->push_back(*std::move(file));
     }
+    if (set.files_->empty() && !listing.names.empty())
+      return bad_file(path.string(),
+                      fmt::format("expected the weights of a model, got statistics only ({}){}",
+                                  in_quotes(listing.names.front()), where_else(path)));
     set.entries_ = std::make_shared<std::map<std::string_view, Entry>>();
     for (const SafetensorsFile& file : *set.files_)
       for (const StoredTensor& tensor : file.tensors())
@@ -178,12 +200,20 @@ Result<SafetensorsSet> SafetensorsSet::open(const fs::path& path) {
     for (const auto& [tensor, name] : listing.map) {
       const Entry entry = set.find(tensor);
       if (!entry || fs::path(entry.file->path()).filename() != name)
-        return bad_tensor(index.string(), tensor,
+        return bad_tensor(set.index_.string(), tensor,
                           fmt::format("expected it in {}, as this index says; it is {}",
                                       in_quotes(name), entry ? "in another file" : "in none"));
     }
     return set;
   });
+}
+
+Status SafetensorsSet::unchanged() const {
+  if (!index_.empty())
+    if (Status s = check_unchanged(index_, index_stamp_); !s) return s;
+  for (const SafetensorsFile& file : *files_)
+    if (Status s = check_unchanged(file.path(), file.stamp()); !s) return s;
+  return {};
 }
 
 SafetensorsSet::Entry SafetensorsSet::find(std::string_view name) const noexcept {

@@ -1,10 +1,7 @@
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -17,15 +14,8 @@ namespace octavo {
 using namespace offline;
 
 struct SafetensorsWriter::Impl {
-  Impl() = default;
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-  ~Impl() {
-    if (file.is_open()) ::unlink(temporary.c_str());
-  }
   std::filesystem::path path;
-  std::filesystem::path temporary;
-  FileDescriptor file;
+  std::optional<NewFile> file;
   std::vector<StoredTensor> tensors;  // by name
   std::uint64_t data_begin = 0;
   std::uint64_t data_bytes = 0;
@@ -125,7 +115,6 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::filesystem::path&
 
     auto impl = std::make_unique<Impl>();
     impl->path = path;
-    impl->temporary = temporary_name(path);
     impl->data_begin = header->size();
     impl->data_bytes = placed->empty() ? 0 : placed->back().end;
     impl->tensors = *std::move(placed);
@@ -135,11 +124,10 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::filesystem::path&
       if (impl->tensors[i].name == impl->tensors[i - 1].name)
         return bad_tensor(path.string(), impl->tensors[i].name,
                           "expected one tensor of this name, got two");
-    impl->file = FileDescriptor(
-        ::open(impl->temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (!impl->file.is_open()) return system_error(impl->temporary.string(), "create", errno);
-    if (Status s = write_at(impl->file, impl->temporary.string(), 0,
-                            std::as_bytes(std::span(header->data(), header->size())));
+    auto file = NewFile::create(path);
+    if (!file) return file.error();
+    impl->file.emplace(*std::move(file));
+    if (Status s = impl->file->write(0, std::as_bytes(std::span(header->data(), header->size())));
         !s)
       return s.error();
     return SafetensorsWriter(std::move(impl));
@@ -165,8 +153,7 @@ Status SafetensorsWriter::write(std::string_view tensor, std::uint64_t offset,
                       fmt::format("expected bytes within its {}, got {} from {}", to->size(),
                                   bytes.size(), offset));
   impl_->written += bytes.size();
-  return write_at(impl_->file, impl_->temporary.string(), impl_->data_begin + to->begin + offset,
-                  bytes);
+  return impl_->file->write(impl_->data_begin + to->begin + offset, bytes);
 }
 
 Status SafetensorsWriter::write(std::string_view tensor, std::span<const std::byte> bytes) {
@@ -178,16 +165,12 @@ Status SafetensorsWriter::write(std::string_view tensor, std::span<const std::by
 }
 
 Status SafetensorsWriter::finish() {
-  if (!impl_->file.is_open())
+  if (!impl_->file->is_open())
     return bad_file(impl_->path.string(), "expected a file that is not finished yet");
   if (impl_->written != impl_->data_bytes)
     return bad_file(impl_->path.string(), fmt::format("expected {} bytes of tensors, got {}",
                                                       impl_->data_bytes, impl_->written.load()));
-  if (::fsync(impl_->file.get()) != 0)
-    return system_error(impl_->temporary.string(), "flush", errno);
-  if (::rename(impl_->temporary.c_str(), impl_->path.c_str()) != 0)
-    return system_error(impl_->path.string(), "rename the finished file to this name", errno);
-  impl_->file = FileDescriptor();
+  if (Status s = impl_->file->finish(); !s) return s;
   const auto parent = impl_->path.parent_path();
   return flush(parent.empty() ? "." : parent);
 }

@@ -33,11 +33,10 @@ StoredMetadata metadata_of(const ShardJob& job) {
 // Whether an earlier run left this very file: its size and its header.
 bool is_finished(const std::filesystem::path& path, const std::string& header,
                  std::uint64_t data_bytes) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error) ||
-      std::filesystem::file_size(path, error) != header.size() + data_bytes)
-    return false;
-  return file_start(path, header.size()) == header;
+  const auto opened = open_file(path);
+  if (!opened || opened->stamp.size != header.size() + data_bytes) return false;
+  const auto start = read_start(opened->file, path.string(), header.size());
+  return start && *start == header;
 }
 
 }  // namespace

@@ -5,9 +5,16 @@
 #include <utility>
 #include <vector>
 
+#include "octavo/safetensors.hpp"
 #include "octavo/statistics.hpp"
 
 namespace octavo {
+
+/// In the metadata of every statistics file, and of no other.
+inline constexpr const char* statistics_key = "octavo.stats";
+inline bool is_statistics(const SafetensorsFile& file) {
+  return file.metadata().contains(statistics_key);
+}
 
 struct LayerParts {
   StatisticsOptions options;

@@ -20,7 +20,6 @@ using namespace offline;
 
 namespace {
 
-constexpr const char* version_key = "octavo.stats";
 constexpr const char* sample_key = "octavo.stats.sample_rows";
 constexpr std::string_view suffixes[] = {".input_absmax", ".input_min",  ".input_max",
                                          ".count",        ".input_hist", ".input_sample"};
@@ -154,13 +153,13 @@ Result<Statistics> Statistics::read(const std::filesystem::path& path) {
   return guarded(path.string(), [&]() -> Result<Statistics> {
     const auto file = SafetensorsFile::open(path);
     if (!file) return file.error();
-    const auto version = file->metadata().find(version_key);
+    const auto version = file->metadata().find(statistics_key);
     if (version == file->metadata().end() || version->second != "1")
       return bad_file(
           file->path(),
           fmt::format("expected a statistics file, with {} = \"1\" in its metadata, got "
                       "{}",
-                      version_key,
+                      statistics_key,
                       version == file->metadata().end() ? "none" : in_quotes(version->second)));
     const auto names = layer_names(*file);
     if (!names) return names.error();
@@ -200,7 +199,7 @@ Status Statistics::write(const std::filesystem::path& path) const {
                          StoredType::F32,
                          {static_cast<std::uint64_t>(s.sample_count()), channels}});
     }
-    StoredMetadata metadata{{version_key, "1"}};
+    StoredMetadata metadata{{statistics_key, "1"}};
     if (options_.sample_rows > 0) metadata[sample_key] = std::to_string(options_.sample_rows);
     auto writer = SafetensorsWriter::create(path, std::move(specs), metadata);
     if (!writer) return writer.error();
