@@ -68,7 +68,8 @@ void print_report(const QuantizePlan& plan, const QuantizeReport& report, const 
     table.sort();
     table.print();
   }
-  for (const std::string& skipped : report.skipped) fmt::print("not carried over: {}\n", skipped);
+  for (const std::string& skipped : report.skipped)
+    fmt::print("not carried over: {}\n", printable(skipped));
   if (report.shards_kept > 0)
     fmt::print("{} files were kept from a run that was stopped\n", report.shards_kept);
   fmt::print("{}: {} layers to {}{}, {} to {}, {:.3g} s, {}/s\n", printable(out),

@@ -119,7 +119,7 @@ int run(const Context& context, const Options& o) {
     return fail(Error(ErrorCode::backend, "out",
                       fmt::format("out: expected a file that can be written, got {}: {}", o.out,
                                   std::strerror(errno))));
-  fmt::print("{}\n", o.out);
+  fmt::print("{}\n", printable(o.out));
   return exit_ok;
 }
 

@@ -10,7 +10,7 @@ class StoredLayer {
  public:
   /// Whether a checkpoint has this layer in quantized form.
   static bool exists(const SafetensorsSet& tensors, const std::string& layer);
-  /// Checks the types and shapes of its tensors against the float layer.
+  /// Checks the types and shapes of its tensors against the float layer and against config.json.
   static Result<StoredLayer> open(const SafetensorsSet& tensors, const LinearLayer& layer,
                                   const ConfigScheme& config);
   /// Some of its rows, as plans take them.

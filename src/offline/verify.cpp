@@ -111,6 +111,11 @@ Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,
         if (!other)
           return bad_tensor(quantized.path().string(), t.name,
                             fmt::format("expected this tensor of {}, got none", file.path()));
+        if (layer != nullptr && config->covers(module))
+          return bad_tensor(other.file->path(), t.name,
+                            fmt::format("expected {}, for config.json does not ignore this layer, "
+                                        "got {}",
+                                        name(config->scheme), name(other.tensor->type)));
         const auto smoothed = smoothed_bytes(stream, smoothing, source);
         if (!smoothed) return smoothed.error();
         const std::span<const std::byte> expected =
