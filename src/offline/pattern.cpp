@@ -25,6 +25,11 @@ std::string expression_of(std::string_view wildcards) {
 
 Result<Pattern> Pattern::parse(const char* argument, std::string_view text) {
   constexpr std::string_view prefix = "re:";
+  constexpr std::size_t most = 65'536;
+  if (text.size() > most)
+    return Error(ErrorCode::invalid_problem, argument,
+                 fmt::format("{}: expected patterns of at most {} bytes, got {}", argument, most,
+                             text.size()));
   Pattern pattern;
   pattern.whole_ = !text.starts_with(prefix);
   const auto compiled = std::make_shared<const RE2>(

@@ -139,13 +139,12 @@ TEST(Patterns, EveryOneEndsSoon) {
   for (int i = 0; i < 100; ++i) stars += "*b";
   EXPECT_FALSE(matches(stars + "?c", name));
   EXPECT_TRUE(matches("re:.*", std::string(1'000'000, 'x')));
-  for (const std::size_t depth : {20'000, 1'000'000}) {
-    const std::string deep = "re:" + std::string(depth, '(') + "b" + std::string(depth, ')');
-    if (const auto parsed = Pattern::parse("ignore", deep); !parsed) {
-      EXPECT_THAT(parsed.error().message(), HasSubstr("ignore: expected a regular expression"));
-      EXPECT_LT(parsed.error().message().size(), 500U);
-    }
-  }
+  const auto deep = [](std::size_t depth) {
+    return "re:" + std::string(depth, '(') + "b" + std::string(depth, ')');
+  };
+  EXPECT_TRUE(matches(deep(20'000), "b"));
+  EXPECT_THAT(Pattern::parse("ignore", deep(1'000'000)).error().message(),
+              HasSubstr("ignore: expected patterns of at most 65536 bytes, got 2000004"));
   EXPECT_FALSE(Pattern::parse("ignore", "re:((((a{1000}){1000}){1000}){1000})"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
