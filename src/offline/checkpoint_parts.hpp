@@ -39,8 +39,8 @@ Result<std::string> quantized_config(const QuantizePlan& plan);
 
 /// Modules as a quantization_config lists them: by name, by class, or by a pattern.
 struct NamedModules {
-  std::set<std::string> names;
-  std::vector<Pattern> patterns;
+  std::set<std::string> names = {};
+  std::vector<Pattern> patterns = {};
   [[nodiscard]] bool contains(std::string_view module) const;
 };
 
@@ -49,11 +49,7 @@ struct ConfigScheme {
   Scheme scheme = Scheme::w8a8_dynamic;
   std::int64_t group_size = 0;
   bool one_scale = false;  // for a whole weight
-  NamedModules targets, ignore;
-  /// Whether it says that this linear layer is quantized.
-  [[nodiscard]] bool covers(std::string_view layer) const {
-    return targets.contains(layer) && !ignore.contains(layer);
-  }
+  NamedModules targets = {}, ignore = {};
 };
 Result<ConfigScheme> read_config_scheme(const std::string& path, const std::string& text);
 

@@ -61,6 +61,18 @@ bool StoredLayer::exists(const SafetensorsSet& tensors, const std::string& layer
          (weight && weight.tensor->type == StoredType::I8);
 }
 
+Status StoredLayer::check_listed(const SafetensorsSet& tensors, const LinearLayer& layer,
+                                 const ConfigScheme& config) {
+  const Entry packed = tensors.find(layer.name + ".weight_packed");
+  const Entry weight = packed ? packed : tensors.find(layer.name + ".weight");
+  const bool listed = config.targets.contains(layer.name) && !config.ignore.contains(layer.name);
+  if (!weight || exists(tensors, layer.name) == listed) return {};
+  return wrong(weight, listed ? fmt::format("a layer of {}, for config.json does not ignore it",
+                                            octavo::name(config.scheme))
+                              : "a float weight, for config.json has this layer among those it "
+                                "ignores, or not among its targets");
+}
+
 Result<StoredLayer> StoredLayer::open(const SafetensorsSet& tensors, const LinearLayer& layer,
                                       const ConfigScheme& config) {
   StoredLayer out;
@@ -68,11 +80,6 @@ Result<StoredLayer> StoredLayer::open(const SafetensorsSet& tensors, const Linea
   const auto n = static_cast<std::uint64_t>(layer.n), k = static_cast<std::uint64_t>(layer.k);
   const Entry packed = tensors.find(layer.name + ".weight_packed");
   const Entry weight = packed ? packed : tensors.find(layer.name + ".weight");
-  // What config.json says is what a loader goes by: other tensors than those are other layers.
-  if (!config.covers(layer.name))
-    return wrong(weight,
-                 "a float weight, for config.json has this layer among those it ignores, "
-                 "or not among its targets");
   const bool is_int4 = config.scheme == Scheme::w4a16_group;
   if (static_cast<bool>(packed) != is_int4)
     return wrong(weight, fmt::format("{}{} of {}-bit integers, as config.json says", layer.name,
