@@ -163,7 +163,7 @@ int run(const Context& context, Options o) {
     else
       print(*measured, shape);
   }
-  if (o.json) fmt::print("{}\n", json.dump(2));
+  if (o.json) print_json(json);
   return exit_ok;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cli/table.hpp"
+#include "offline/printable.hpp"
 
 namespace octavo::cli {
 namespace {
@@ -103,7 +104,7 @@ std::string polyline(const Line& line, std::size_t colour, const Range& range) {
 std::string escaped(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (const char c : text) {
+  for (const char c : offline::printable(text)) {
     if (c == '&')
       out += "&amp;";
     else if (c == '<')
@@ -114,8 +115,6 @@ std::string escaped(std::string_view text) {
       out += "&quot;";
     else if (c == '\'')
       out += "&#39;";
-    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-      out += "\xEF\xBF\xBD";
     else
       out += c;
   }

@@ -8,7 +8,8 @@
 
 namespace octavo::cli {
 
-/// &, <, > and quotes as HTML has them; control characters, which have no place in HTML, as U+FFFD.
+/// &, <, > and quotes as HTML has them; what cannot be seen, or turns the order of what can, as
+/// `printable` shows it.
 std::string escaped(std::string_view text);
 /// The same for a name or a path, which may also go to the next line after . _ and /.
 std::string escaped_name(std::string_view name);

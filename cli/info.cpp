@@ -38,7 +38,7 @@ int info(const Context& context, bool json) {
       {"chosen",
        {{"elementwise", name(elementwise->sku().target)}, {"linear", name(linear->sku().target)}}}};
   if (json) {
-    fmt::print("{}\n", out.dump(2));
+    print_json(out);
     return exit_ok;
   }
   std::string found;

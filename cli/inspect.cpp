@@ -77,7 +77,7 @@ void print_tensors(const Checkpoint& c) {
 }
 
 void print(const Checkpoint& c, bool tensors) {
-  fmt::print("{}: {}, architecture {}{}\n\n", c.path().string(), human_bytes(c.bytes()),
+  fmt::print("{}: {}, architecture {}{}\n\n", printable(c.path().string()), human_bytes(c.bytes()),
              c.pairs().architecture, c.is_quantized() ? ", quantized" : "");
   print_files(c);
   fmt::print("\n");
@@ -94,7 +94,7 @@ void print(const Checkpoint& c, bool tensors) {
   layers.sort();
   if (!c.layers().empty()) layers.print();
   fmt::print("\n{} smoothing pairs{}\n", c.pairs().pairs.size(),
-             c.pairs().note.empty() ? "" : ": " + c.pairs().note);
+             c.pairs().note.empty() ? "" : ": " + printable(c.pairs().note));
   Table pairs({"norm", "read by"});
   for (const SmoothingPair& p : c.pairs().pairs) {
     // Names without the part that they share with the norm.
@@ -134,7 +134,7 @@ void add_inspect(CLI::App& app, Context& context) {
       const auto checkpoint = Checkpoint::open(o->path);
       if (!checkpoint) return fail(checkpoint.error());
       if (o->json)
-        fmt::print("{}\n", as_json(*checkpoint).dump(2));
+        print_json(as_json(*checkpoint));
       else
         print(*checkpoint, o->tensors);
       return static_cast<int>(exit_ok);

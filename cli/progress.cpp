@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
 
 #include "cli/table.hpp"
 
@@ -16,7 +15,7 @@ ProgressLine::ProgressLine()
       shown_(start_) {}
 
 ProgressLine::~ProgressLine() {
-  if (terminal_ && drawn_) fmt::print(stderr, "\r\x1b[K");
+  if (terminal_ && drawn_) to_stderr("\r\x1b[K");
 }
 
 std::string ProgressLine::text(const Progress& progress, double seconds) const {
@@ -38,7 +37,8 @@ std::string ProgressLine::text(const Progress& progress, double seconds) const {
   const int filled = static_cast<int>(share * width);
   const std::string bar =
       terminal_ ? fmt::format("[{:<{}}] ", std::string(filled, '#'), width) : "";
-  return fmt::format("{}{:3.0f} %{}{}  {}", bar, 100 * share, rate, remaining, progress.what);
+  return fmt::format("{}{:3.0f} %{}{}  {}", bar, 100 * share, rate, remaining,
+                     printable(progress.what));
 }
 
 void ProgressLine::operator()(const Progress& progress) {
@@ -51,9 +51,8 @@ void ProgressLine::operator()(const Progress& progress) {
   if (now - shown_ < pause) return;
   shown_ = now;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  fmt::print(stderr, "{}{}{}", terminal_ ? "\r\x1b[K" : "", text(progress, seconds),
-             terminal_ ? "" : "\n");
-  std::fflush(stderr);
+  to_stderr(fmt::format("{}{}{}", terminal_ ? "\r\x1b[K" : "", text(progress, seconds),
+                        terminal_ ? "" : "\n"));
   drawn_ = true;
 }
 

@@ -137,7 +137,7 @@ int run(const Context& context, const Options& o) {
               [](const auto& a, const auto& b) { return natural_less(a.norm, b.norm); });
   }
   if (const Status s = write_page(o.out, report_page(data)); !s) return fail(s.error());
-  if (!is_stream(o.out)) fmt::print("{}\n", o.out);
+  if (!is_stream(o.out)) fmt::print("{}\n", printable(o.out));
   return exit_ok;
 }
 

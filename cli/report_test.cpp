@@ -41,8 +41,8 @@ TEST(Names, BlockIsCutAfterItsNumber) {
 }
 
 TEST(Chart, Escapes) {
-  EXPECT_EQ(escaped("<a b=\"c\" d='e'>&\n"),
-            "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;\xEF\xBF\xBD");
+  EXPECT_EQ(escaped("<a b=\"c\" d='e'>&\n"), "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;\\n");
+  EXPECT_EQ(escaped("a\u202eb\x1b\xff"), "a\\u202eb\\x1b\\xff");
   EXPECT_EQ(escaped_name("a.b_c/<"), "a.<wbr>b_<wbr>c/<wbr>&lt;");
   EXPECT_EQ(escaped_name("a."), "a.");
   EXPECT_EQ(escaped_name(""), "");

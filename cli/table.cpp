@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <iterator>
 
 #include "cli/commands.hpp"
 #include "cli/names.hpp"
@@ -54,19 +53,6 @@ void Table::print() const {
   }
 }
 
-std::string printable(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (code < 0x20 || code == 0x7F)
-      fmt::format_to(std::back_inserter(out), "\\x{:02x}", code);
-    else
-      out.push_back(c);
-  }
-  return out;
-}
-
 std::string human_bytes(std::uint64_t bytes) {
   constexpr const char* units[] = {"B", "kB", "MB", "GB", "TB"};
   auto value = static_cast<double>(bytes);
@@ -85,7 +71,7 @@ std::string percent(double share) {
 }
 
 int fail(const Error& error) {
-  fmt::print(stderr, "octavo: {}\n", printable(error.message()));
+  complain("{}", error.message());
   return exit_error;
 }
 

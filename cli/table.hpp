@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/print.hpp"
 #include "octavo/result.hpp"
 
 namespace octavo::cli {
@@ -24,9 +25,6 @@ class Table {
   std::vector<bool> right_;
 };
 
-/// Without what a terminal would obey: control characters, which a file may have in its names, as
-/// \x1b.
-std::string printable(std::string_view text);
 /// 1.5 GB.
 std::string human_bytes(std::uint64_t bytes);
 /// Three significant digits, or a dash for what is not known.

@@ -54,7 +54,7 @@ void print_json(const VerifyReport& report, const Verdict& verdict,
          {"output_error", e.output_error ? finite(*e.output_error) : Json(nullptr)},
          {"bound", finite(verdict.bound(e))}});
   }
-  fmt::print("{}\n", out.dump(2));
+  cli::print_json(out);
 }
 
 void print_table(const VerifyReport& report, const std::vector<std::size_t>& order) {

@@ -28,6 +28,7 @@ write_basic_package_version_file(
   ${PROJECT_BINARY_DIR}/octavo-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES
   ${PROJECT_BINARY_DIR}/octavo-config.cmake ${PROJECT_BINARY_DIR}/octavo-config-version.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/octavo-re2.cmake
   DESTINATION ${package_dir})
 
 file(RELATIVE_PATH pkgconfig_to_prefix

@@ -7,6 +7,7 @@
 #include "functions.hpp"
 #include "octavo/smooth.hpp"
 #include "octavo/statistics.hpp"
+#include "offline/pattern.hpp"
 #include "offline/slab.hpp"
 
 namespace octavo::python {
@@ -216,6 +217,19 @@ void define_offline(nb::module_& m) {
       .def("__repr__", [](const Statistics& self) {
         return fmt::format("Statistics({} layers)", self.layers().size());
       });
+  nb::class_<offline::Pattern>(m, "Pattern")
+      .def(
+          "matches",
+          [](const offline::Pattern& self, const std::string& name) { return self.matches(name); },
+          nb::arg("name"));
+  m.def(
+      "pattern",
+      [](const std::string& text) {
+        auto parsed = offline::Pattern::parse("ignore", text);
+        if (!parsed) throw Refused(parsed.error());
+        return *std::move(parsed);
+      },
+      nb::arg("text"));
   m.def("smoothing_scales", &scales, nb::arg("weights"), nb::arg("absmax"), nb::arg("alpha"));
   m.def("static_scale", &static_scale_of, nb::arg("absmax"), nb::arg("smoothing").none());
   m.def("smooth", &apply, nb::arg("norm_weight"), nb::arg("norm_bias").none(), nb::arg("weights"),

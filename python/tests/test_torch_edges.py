@@ -253,6 +253,35 @@ def test_quantize_model_refuses():
     assert quantize_model(model, ignore=None).quantized == ["0"]
 
 
+def test_patterns_are_those_of_the_command():
+    from octavo.torch._names import Patterns
+
+    for pattern, name, hit in [
+        ("re:.*down", "model.down_proj", True),
+        ("re:down", "model.down_proj", False),
+        ("*.layers.?.up", "model.layers.1.up", True),
+        ("a[b]", "a[b]", True),  # only * and ? stand for others
+        ("a[b]", "ab", False),
+        ("a", "a\0b", False),
+        ("?", "層", True),
+        ("re:(b+)+$", "b" * 5000 + "!", False),  # never ends with some engines
+        ("*b" * 50 + "c", "b" * 5000, False),
+    ]:
+        assert (Patterns([pattern]).find(name) is not None) is hit, pattern
+    for wrong in ("re:(?!a)", r"re:(a)\1", "re:["):
+        with pytest.raises(octavo.Error, match="^ignore: expected a regular expression of RE2"):
+            Patterns([wrong])
+    deep = "re:" + "(" * 20_000 + "b" + ")" * 20_000
+    assert Patterns([deep]).find("b") == deep
+
+
+def test_an_unknown_architecture_is_refused_in_one_sentence():
+    model = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8))
+    with pytest.raises(octavo.Error, match="^model: expected an architecture whose pairs are") as e:
+        smooth_(model, quiet(model))
+    assert ", got the" not in str(e.value)
+
+
 # ---- calibration and smoothing
 
 

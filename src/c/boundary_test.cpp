@@ -114,9 +114,13 @@ TEST(CError, IsOneForEachThread) {
 TEST(CError, MemoryThatRunsOutIsOne) {
   if (sanitized) GTEST_SKIP() << "sanitizers end the program when memory runs out";
   void* workspace = nullptr;
-  expect_refusal(octavo_workspace_create(std::size_t{1} << 62, &workspace), OCTAVO_BACKEND, "",
-                 "memory ran out");
-  EXPECT_EQ(workspace, nullptr);
+  // The last ones would be 0 bytes if they were rounded up to the alignment.
+  for (const std::size_t bytes : {std::size_t{1} << 62, std::size_t{PTRDIFF_MAX},
+                                  std::size_t{PTRDIFF_MAX} + 1, SIZE_MAX - 63, SIZE_MAX}) {
+    expect_refusal(octavo_workspace_create(bytes, &workspace), OCTAVO_BACKEND, "",
+                   "memory ran out");
+    EXPECT_EQ(workspace, nullptr);
+  }
   const auto cpu = c_stream(1);
   for (const std::int64_t channels : {std::int64_t{1} << 43, (std::int64_t{1} << 44) - 1}) {
     octavo_observer_desc d{};
@@ -193,6 +197,13 @@ TEST(CInfo, IsThatOfCxx) {
   for (int t = 0; t < dtype_count; ++t) {
     EXPECT_EQ(octavo_dtype_name(t), name(static_cast<DType>(t)));
     EXPECT_EQ(octavo_bytes_for(t, 7), bytes_for(static_cast<DType>(t), 7));
+  }
+  EXPECT_EQ(octavo_bytes_for(OCTAVO_S8, INT64_MAX), INT64_MAX);
+  for (const std::int64_t n : {INT64_MAX, std::int64_t{1} << 60, std::int64_t{-1}, INT64_MIN}) {
+    EXPECT_EQ(octavo_bytes_for(OCTAVO_F64, n), -1);
+    expect_refusal(
+        octavo_last_error()->code, OCTAVO_INVALID_PROBLEM, "n",
+        "expected 0 or more elements of f64, of less than 2^63 bytes, got " + std::to_string(n));
   }
   EXPECT_EQ(octavo_f16_to_f32(0x3C00), 1.0F);
   EXPECT_EQ(octavo_bf16_to_f32(0x3F80), 1.0F);

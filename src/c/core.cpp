@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "c/boundary.hpp"
+#include "core/workspace.hpp"
 #include "ops/elementwise/plan.hpp"
 
 namespace octavo::c {
@@ -88,7 +89,16 @@ const char* octavo_version_string() {
 const char* octavo_dtype_name(octavo_dtype dtype) { return name_of<octavo::DType>(dtype); }
 int64_t octavo_bytes_for(octavo_dtype dtype, int64_t n) {
   if (dtype < 0 || dtype >= octavo::dtype_count) return 0;
-  return octavo::bytes_for(static_cast<octavo::DType>(dtype), n);
+  const auto type = static_cast<octavo::DType>(dtype);
+  const int64_t bytes = octavo::bytes_for(type, n);
+  // (Of one byte each, there may be as many.)
+  if (n >= 0 && (bytes != INT64_MAX || bits(type) <= 8)) return bytes;
+  guarded([&]() -> Status {
+    return octavo::detail::invalid(
+        "n", fmt::format("expected 0 or more elements of {}, of less than 2^63 bytes, got {}",
+                         name(type), n));
+  });
+  return -1;
 }
 float octavo_f16_to_f32(uint16_t bits) { return octavo::to_float(octavo::f16{bits}); }
 float octavo_bf16_to_f32(uint16_t bits) { return octavo::to_float(octavo::bf16{bits}); }
@@ -152,8 +162,7 @@ octavo_status octavo_workspace_create(size_t bytes, void** out) {
   return guarded([&]() -> Status {
     Reader reader;
     if (!reader.not_null("out", out)) return reader.error();
-    *out = bytes == 0 ? nullptr
-                      : ::operator new (bytes, std::align_val_t{octavo::workspace_alignment});
+    *out = octavo::detail::allocate_workspace(bytes);
     return {};
   });
 }

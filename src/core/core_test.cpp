@@ -234,6 +234,7 @@ TEST(Workspaces, AreAlignedAndWritable) {
     auto* data = static_cast<unsigned char*>(workspace.data);
     data[0] = data[bytes - 1] = 1;
   }
+  EXPECT_THROW(WorkspaceBuffer(SIZE_MAX - 1), std::bad_alloc);
   const WorkspaceBuffer none(0);
   EXPECT_EQ(static_cast<Workspace>(none).bytes, 0u);
 }

@@ -76,6 +76,17 @@ TEST(DType, BytesOfElements) {
     EXPECT_EQ(bytes_for(t, 3), 2);
   }
   EXPECT_EQ(bytes_for(DType::f32, std::int64_t{1} << 33), std::int64_t{1} << 35);
+  // More than can be counted are as many as no memory has, and less than nothing is nothing.
+  EXPECT_EQ(bytes_for(DType::f64, INT64_MAX), INT64_MAX);
+  EXPECT_EQ(bytes_for(DType::f64, std::int64_t{1} << 60), INT64_MAX);
+  EXPECT_EQ(bytes_for(DType::f64, (std::int64_t{1} << 60) - 1), INT64_MAX - 7);
+  EXPECT_EQ(bytes_for(DType::s8, INT64_MAX), INT64_MAX);
+  EXPECT_EQ(bytes_for(DType::s4, INT64_MAX), std::int64_t{1} << 62);
+  for (const DType t : {DType::f64, DType::s8, DType::s4}) {
+    EXPECT_EQ(bytes_for(t, -1), 0);
+    EXPECT_EQ(bytes_for(t, INT64_MIN), 0);
+  }
+  static_assert(bytes_for(DType::f64, INT64_MAX) == INT64_MAX);
 }
 
 template <class T>

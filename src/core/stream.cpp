@@ -6,6 +6,7 @@
 
 #include "core/fp_environment.hpp"
 #include "core/parallel.hpp"
+#include "core/workspace.hpp"
 
 #if defined(OCTAVO_STD_THREADS)
 #include <vector>
@@ -43,9 +44,7 @@ int Stream::threads() const noexcept { return impl_->threads; }
 const CpuOptions& Stream::options() const noexcept { return impl_->options; }
 
 WorkspaceBuffer::WorkspaceBuffer(std::size_t bytes)
-    : data_(bytes == 0 ? nullptr
-                       : static_cast<std::byte*>(
-                             ::operator new (bytes, std::align_val_t{workspace_alignment}))),
+    : data_(static_cast<std::byte*>(detail::allocate_workspace(bytes))),
       bytes_(bytes) {}
 void WorkspaceBuffer::Free::operator()(std::byte* p) const noexcept {
   ::operator delete (p, std::align_val_t{workspace_alignment});

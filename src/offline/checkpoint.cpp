@@ -9,6 +9,7 @@
 
 #include "offline/checkpoint_parts.hpp"
 #include "offline/files.hpp"
+#include "offline/json_text.hpp"
 #include "offline/safetensors_header.hpp"
 
 namespace octavo {
@@ -181,6 +182,8 @@ Result<Checkpoint> Checkpoint::open(const fs::path& path) {
     if (is_there(config)) {
       auto text = read_text(config, max_config_bytes, &checkpoint.config_stamp_);
       if (!text) return text.error();
+      // JSON has none, and most readers refuse it: what is written has none either.
+      if (text->starts_with(byte_order_mark)) text->erase(0, byte_order_mark.size());
       const auto read = read_config_traits(config.string(), *text);
       if (!read) return read.error();
       checkpoint.config_ = *std::move(text);

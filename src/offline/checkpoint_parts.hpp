@@ -2,11 +2,13 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "octavo/checkpoint.hpp"
+#include "offline/pattern.hpp"
 
 namespace octavo::offline {
 
@@ -35,10 +37,19 @@ LinearWeights linear_weights(const Checkpoint& checkpoint);
 /// config.json of the result.
 Result<std::string> quantized_config(const QuantizePlan& plan);
 
-/// What is said of a layer's quantization in a config.json.
+/// Modules as a quantization_config lists them: by name, by class, or by a pattern.
+struct NamedModules {
+  std::set<std::string> names = {};
+  std::vector<Pattern> patterns = {};
+  [[nodiscard]] bool contains(std::string_view module) const;
+};
+
+/// What a config.json says of the quantization of a checkpoint.
 struct ConfigScheme {
   Scheme scheme = Scheme::w8a8_dynamic;
   std::int64_t group_size = 0;
+  bool one_scale = false;  // for a whole weight
+  NamedModules targets = {}, ignore = {};
 };
 Result<ConfigScheme> read_config_scheme(const std::string& path, const std::string& text);
 

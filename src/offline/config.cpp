@@ -7,6 +7,7 @@
 
 #include "offline/checkpoint_parts.hpp"
 #include "offline/files.hpp"
+#include "offline/json_text.hpp"
 
 namespace octavo::offline {
 namespace {
@@ -18,9 +19,23 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr const char* compressed_tensors_version = "0.12.2";
 
 Result<Json> parse_object(const std::string& path, const std::string& text) {
-  Json config = Json::parse(text, nullptr, false);
+  if (Status s = check_json(path, text); !s) return s.error();
+  // Of two values readers take the one or the other.
+  std::set<std::string> keys;
+  std::string twice;
+  Json config = Json::parse(
+      text,
+      [&](int depth, Json::parse_event_t event, Json& value) {
+        if (event == Json::parse_event_t::key && depth == 1 &&
+            !keys.insert(value.get<std::string>()).second)
+          twice = value.get<std::string>();
+        return true;
+      },
+      false);
   if (config.is_discarded()) return bad_file(path, "expected JSON");
   if (!config.is_object()) return bad_file(path, "expected a JSON object");
+  if (!twice.empty())
+    return bad_file(path, fmt::format("expected one value of {}, got two", in_quotes(twice)));
   return config;
 }
 
@@ -31,6 +46,32 @@ bool is_true(const Json& object, const char* key) {
 bool is_false(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_boolean() && !found->get<bool>();
+}
+
+// What stands there; what compressed-tensors takes if nothing does.
+Json field(const Json& object, const char* key, const Json& otherwise = nullptr) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? otherwise : *found;
+}
+
+// Modules that settings are for, or not for.
+Result<NamedModules> read_names(const std::string& path, const char* key, const Json& list) {
+  NamedModules out;
+  if (!list.is_array())
+    return bad_file(path, fmt::format("expected {} of quantization_config to be a list", key));
+  for (const Json& entry : list) {
+    if (!entry.is_string())
+      return bad_file(path, fmt::format("expected names in {} of quantization_config", key));
+    const auto text = entry.get<std::string>();
+    if (!text.starts_with("re:")) {
+      out.names.insert(text);
+      continue;
+    }
+    auto pattern = Pattern::parse(key, text);
+    if (!pattern) return bad_file(path, pattern.error().message());
+    out.patterns.push_back(*std::move(pattern));
+  }
+  return out;
 }
 
 // Layers that stay float. lm_head is named even if it is tied to the embedding and not stored.
@@ -108,6 +149,18 @@ Result<std::string> quantized_config(const QuantizePlan& plan) {
                      added, text.substr(brace));
 }
 
+bool NamedModules::contains(std::string_view module) const {
+  const auto is_named = [&](const std::string& entry) {
+    // Of a loader's own prefixes the names of tensors have fewer.
+    return entry == module ||
+           (entry.ends_with(module) && entry[entry.size() - module.size() - 1] == '.');
+  };
+  return names.contains("Linear") || names.contains("Conv1D") ||
+         std::any_of(names.begin(), names.end(), is_named) ||
+         std::any_of(patterns.begin(), patterns.end(),
+                     [&](const Pattern& p) { return p.matches(module); });
+}
+
 Result<ConfigScheme> read_config_scheme(const std::string& path, const std::string& text) {
   const auto config = parse_object(path, text);
   if (!config) return config.error();
@@ -116,25 +169,50 @@ Result<ConfigScheme> read_config_scheme(const std::string& path, const std::stri
                                       "{}, got another",
                                       what));
   };
-  if (!config->contains("quantization_config"))
+  const Json quantization = field(*config, "quantization_config");
+  if (quantization.is_null())
     return bad_file(path, "expected a quantized checkpoint, got no quantization_config");
-  const Json quantization = config->value("quantization_config", Json());
   if (!quantization.is_object()) return wrong("one group of settings");
-  const Json groups = quantization.value("config_groups", Json());
+  if (field(quantization, "quant_method") != "compressed-tensors") return wrong("its quant_method");
+  const Json groups = field(quantization, "config_groups");
   if (!groups.is_object() || groups.size() != 1 || !groups.begin()->is_object())
     return wrong("one group of settings");
   const Json& group = *groups.begin();
-  const Json weights = group.value("weights", Json());
-  if (!weights.is_object() || !weights.value("num_bits", Json()).is_number_integer())
-    return wrong("weights of 4 or 8 bits");
-  const Json inputs = group.value("input_activations", Json());
+  const Json weights = field(group, "weights"), inputs = field(group, "input_activations");
+  if (!weights.is_object()) return wrong("weights of 4 or 8 bits");
+  for (const Json& numbers : {weights, inputs})
+    if (numbers.is_object() &&
+        (field(numbers, "type", "int") != "int" || field(numbers, "symmetric", true) != true))
+      return wrong("symmetric integers");
+
   ConfigScheme out;
-  if (weights["num_bits"] == 8 && inputs.is_object()) {
-    out.scheme = is_true(inputs, "dynamic") ? Scheme::w8a8_dynamic : Scheme::w8a8_static;
+  auto targets = read_names(path, "targets", field(group, "targets"));
+  if (!targets) return targets.error();
+  auto ignore = read_names(path, "ignore", field(quantization, "ignore", Json::array()));
+  if (!ignore) return ignore.error();
+  out.targets = *std::move(targets);
+  out.ignore = *std::move(ignore);
+
+  const Json bits = field(weights, "num_bits", 8), size = field(weights, "group_size");
+  const Json strategy = field(weights, "strategy", size.is_null() ? "tensor" : "group");
+  const Json format = field(quantization, "format");
+  if (bits == 8 && inputs.is_object() && field(inputs, "num_bits", 8) == 8) {
+    const Json dynamic = field(inputs, "dynamic", false);
+    if (strategy != "channel" && strategy != "tensor")
+      return wrong("8-bit weights of strategy channel or tensor");
+    if (!dynamic.is_boolean() ||
+        field(inputs, "strategy", "tensor") != (dynamic == true ? "token" : "tensor"))
+      return wrong("activations that are dynamic per token, or static per tensor");
+    if (!format.is_null() && format != "int-quantized" && format != "naive-quantized")
+      return wrong("8-bit weights in the format int-quantized");
+    out.scheme = dynamic == true ? Scheme::w8a8_dynamic : Scheme::w8a8_static;
+    out.one_scale = strategy == "tensor";
     return out;
   }
-  const Json size = weights.value("group_size", Json());
-  if (weights["num_bits"] == 4 && inputs.is_null() && size.is_number_integer() && size > 0) {
+  if (bits == 4 && inputs.is_null() && strategy == "group" && size.is_number_integer() &&
+      size > 0) {
+    if (!format.is_null() && format != "pack-quantized")
+      return wrong("4-bit weights in the format pack-quantized");
     out.scheme = Scheme::w4a16_group;
     out.group_size = size.get<std::int64_t>();
     return out;

@@ -11,30 +11,21 @@
 #include <system_error>
 #include <utility>
 
+#include "offline/printable.hpp"
+
 namespace octavo::offline {
 
 namespace fs = std::filesystem;
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t most = 120;
-  const std::size_t length = std::min(most, text.size());
-  std::string out = "\"";
-  out.reserve(length + 8);
-  for (const char c : text.substr(0, length)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F)
-      out += fmt::format("\\x{:02x}", byte);
-    else
-      out += c;
-  }
-  // A character that was cut in its middle is left out.
-  if (text.size() > most) {
-    while (!out.empty() && (static_cast<unsigned char>(out.back()) & 0xC0U) == 0x80U)
-      out.pop_back();
-    if (!out.empty() && static_cast<unsigned char>(out.back()) >= 0xC0U) out.pop_back();
-    out += "...";
-  }
-  return out + "\"";
+  std::size_t length = std::min(most, text.size());
+  // No character is cut in its middle.
+  while (length < text.size() && length > most - 4 &&
+         (static_cast<unsigned char>(text[length]) & 0xC0U) == 0x80U)
+    --length;
+  return fmt::format("\"{}{}\"", printable(text.substr(0, length)),
+                     length < text.size() ? "..." : "");
 }
 
 Error bad_file(const std::string& path, const std::string& text) {
@@ -51,6 +42,11 @@ Error system_error(const std::string& path, std::string_view action, int error) 
   if (error == ENOSPC || error == EFBIG || error == EDQUOT)
     text += "; the disk or a limit is full: make room and run again";
   return {ErrorCode::backend, path, text};
+}
+
+Error zero_in_path(std::string_view path) {
+  return {ErrorCode::invalid_problem, "path",
+          fmt::format("path: expected one without a zero byte, got {}", in_quotes(path))};
 }
 
 FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {

@@ -94,10 +94,15 @@ Status write_file(const std::filesystem::path& path, std::string_view text);
 Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t most,
                               FileStamp* stamp = nullptr);
 
-/// Memory that is allocated here or refused, never thrown out of.
+/// A path with a zero byte: the system would take what stands before it, which is another file.
+Error zero_in_path(std::string_view path);
+
+/// Where every call of the interface begins. Memory that is allocated here or refused, never thrown
+/// out of; no path with a zero byte goes further.
 template <class F>
 auto guarded(const std::string& path, const F& body) -> decltype(body()) {
   try {
+    if (path.find('\0') != std::string::npos) return zero_in_path(path);
     return body();
   } catch (const std::bad_alloc&) {
     return Error(ErrorCode::backend, path, path + ": not enough memory");

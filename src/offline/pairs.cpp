@@ -150,9 +150,9 @@ SmoothingPairs smoothing_pairs(std::span<const std::string> tensors, const Model
     out.architecture = found == families.end() ? "unknown" : std::string(found->second);
   }
   if (out.architecture == "unknown") {
-    out.note = "the architecture" +
-               (traits.model_type.empty() ? std::string() : " " + traits.model_type) +
-               " is not one whose norms are known to feed nothing else";
+    out.note = (traits.model_type.empty() ? "the tensors are those of an architecture that is not"
+                                          : "the architecture " + traits.model_type + " is not") +
+               std::string(" among those whose norms are known to feed nothing else");
     return out;
   }
   if (out.architecture == "bert" || traits.norm_feeds_residual) {

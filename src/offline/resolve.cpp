@@ -1,17 +1,16 @@
 // From options to a plan: which layers, which pairs, which statistics.
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
-#include <regex>
 #include <set>
 
 #include "octavo/checkpoint.hpp"
 #include "offline/checkpoint_parts.hpp"
 #include "offline/files.hpp"
 #include "offline/output.hpp"
+#include "offline/pattern.hpp"
 #include "offline/smooth_parts.hpp"
 
 namespace octavo {
@@ -24,34 +23,6 @@ Error refuse(const char* argument, const std::string& text) {
   return {ErrorCode::invalid_problem, argument, fmt::format("{}: {}", argument, text)};
 }
 
-// A pattern that names modules.
-class Pattern {
- public:
-  static Result<Pattern> parse(const std::string& text) {
-    Pattern pattern;
-    pattern.text_ = text;
-    if (!text.starts_with("re:")) return pattern;
-    try {
-      pattern.regex_.emplace(text.substr(3));
-      return pattern;
-    } catch (const std::regex_error& e) {
-      return refuse("ignore", fmt::format("expected a regular expression after re:, got {} ({})",
-                                          in_quotes(text), e.what()));
-    }
-  }
-  [[nodiscard]] bool matches(const std::string& module) const {
-    if (!regex_) return ::fnmatch(text_.c_str(), module.c_str(), 0) == 0;
-    // The standard library's search recurses for each character: no name of a layer is this long.
-    constexpr std::size_t most = 4096;
-    return module.size() <= most &&
-           std::regex_search(module, *regex_, std::regex_constants::match_continuous);
-  }
-
- private:
-  std::string text_;
-  std::optional<std::regex> regex_;
-};
-
 // The modules that the patterns name.
 Result<std::set<std::string>> ignored(const Checkpoint& checkpoint,
                                       const std::vector<std::string>& patterns) {
@@ -61,7 +32,7 @@ Result<std::set<std::string>> ignored(const Checkpoint& checkpoint,
     if (kept.is_linear) modules.emplace_back(parent(kept.name));
   std::set<std::string> out;
   for (const std::string& text : patterns) {
-    const auto pattern = Pattern::parse(text);
+    const auto pattern = Pattern::parse("ignore", text);
     if (!pattern) return pattern.error();
     bool any = false;
     for (const std::string& module : modules) {
@@ -70,11 +41,15 @@ Result<std::set<std::string>> ignored(const Checkpoint& checkpoint,
       any = true;
     }
     if (!any)
-      return refuse("ignore",
-                    fmt::format("expected a pattern that matches a layer, got {}, which matches "
-                                "none of {}; {} is the first",
-                                in_quotes(text), modules.size(),
-                                modules.empty() ? "none" : in_quotes(modules.front())));
+      return refuse(
+          "ignore",
+          fmt::format("expected a pattern that matches a layer, got {}, which matches "
+                      "{}",
+                      in_quotes(text),
+                      modules.empty() ? fmt::format("nothing: {} has no linear layers",
+                                                    checkpoint.path().string())
+                                      : fmt::format("none of {}, the first of which is {}",
+                                                    modules.size(), in_quotes(modules.front()))));
   }
   return out;
 }
@@ -213,7 +188,8 @@ Status choose_pairs(const Checkpoint& checkpoint, QuantizePlan& plan) {
   }
   if (plan.pairs.empty())
     return refuse("smooth",
-                  fmt::format("expected pairs of a norm and layers, got none: {}",
+                  fmt::format("expected pairs of a norm and layers, got none: {}; quantize without "
+                              "smoothing",
                               found.note.empty() ? "all their layers are ignored" : found.note));
   for (PlannedLayer& planned : plan.layers)
     if (const auto at = pair_of.find(planned.layer.name); at != pair_of.end())

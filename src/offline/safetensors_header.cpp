@@ -8,14 +8,12 @@
 #include <string_view>
 
 #include "offline/files.hpp"
+#include "offline/json_text.hpp"
 
 namespace octavo::offline {
 namespace {
 
 using Json = nlohmann::json;
-
-// As deep as the reference implementation goes.
-constexpr int max_depth = 127;
 
 // The JSON reader of the reference also takes an entry as an array of its three fields in order,
 // and a type as {"F32": null}; so does this one, to accept and reject the same files.
@@ -80,7 +78,7 @@ class HeaderEvents {
   }
 
   bool start_object(std::size_t) {
-    if (++depth_ > max_depth) return fail("expected fewer levels of nesting");
+    ++depth_;
     if (state_ == State::outside) return enter(State::top);
     if (state_ == State::top) {
       if (tensor_.name == metadata_key) return enter(State::metadata);
@@ -98,7 +96,7 @@ class HeaderEvents {
     return state_ == State::skipped || other("an object");
   }
   bool start_array(std::size_t) {
-    if (++depth_ > max_depth) return fail("expected fewer levels of nesting");
+    ++depth_;
     if (state_ == State::top && tensor_.name != metadata_key) {
       begin_entry();
       return enter(State::entry_array);
@@ -296,10 +294,8 @@ std::string to_string(const std::vector<std::uint64_t>& shape) {
 
 Result<Header> parse_header(std::string_view text, std::uint64_t data_bytes,
                             const std::string& path) {
-  // The JSON library would take a zero byte for the end, and skip a byte order mark.
-  if (text.find('\0') != std::string_view::npos)
-    return bad_file(path, "expected JSON in the header, got a zero byte");
-  if (text.starts_with("\xEF\xBB\xBF"))
+  if (Status s = check_json(path, text); !s) return s.error();
+  if (text.starts_with(byte_order_mark))  // which the JSON library would skip
     return bad_file(path, "expected JSON in the header, got a byte order mark");
   HeaderEvents events;
   if (!Json::sax_parse(text.begin(), text.end(), &events) || !events.problem.empty())

@@ -7,6 +7,7 @@
 
 #include "octavo/safetensors.hpp"
 #include "offline/files.hpp"
+#include "offline/json_text.hpp"
 #include "offline/statistics_access.hpp"
 
 namespace octavo {
@@ -87,6 +88,7 @@ class IndexEvents {
 Result<WeightMap> read_index(const fs::path& path, FileStamp& stamp) {
   const Result<std::string> text = read_text(path, max_index_bytes, &stamp);
   if (!text) return text.error();
+  if (Status s = check_json(path.string(), *text); !s) return s.error();
   IndexEvents events;
   if (!Json::sax_parse(*text, &events) || !events.problem.empty())
     return bad_file(path.string(), events.problem.empty() ? "expected JSON" : events.problem);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -60,6 +61,18 @@ bool StoredLayer::exists(const SafetensorsSet& tensors, const std::string& layer
          (weight && weight.tensor->type == StoredType::I8);
 }
 
+Status StoredLayer::check_listed(const SafetensorsSet& tensors, const LinearLayer& layer,
+                                 const ConfigScheme& config) {
+  const Entry packed = tensors.find(layer.name + ".weight_packed");
+  const Entry weight = packed ? packed : tensors.find(layer.name + ".weight");
+  const bool listed = config.targets.contains(layer.name) && !config.ignore.contains(layer.name);
+  if (!weight || exists(tensors, layer.name) == listed) return {};
+  return wrong(weight, listed ? fmt::format("a layer of {}, for config.json does not ignore it",
+                                            octavo::name(config.scheme))
+                              : "a float weight, for config.json has this layer among those it "
+                                "ignores, or not among its targets");
+}
+
 Result<StoredLayer> StoredLayer::open(const SafetensorsSet& tensors, const LinearLayer& layer,
                                       const ConfigScheme& config) {
   StoredLayer out;
@@ -67,6 +80,17 @@ Result<StoredLayer> StoredLayer::open(const SafetensorsSet& tensors, const Linea
   const auto n = static_cast<std::uint64_t>(layer.n), k = static_cast<std::uint64_t>(layer.k);
   const Entry packed = tensors.find(layer.name + ".weight_packed");
   const Entry weight = packed ? packed : tensors.find(layer.name + ".weight");
+  const bool is_int4 = config.scheme == Scheme::w4a16_group;
+  if (static_cast<bool>(packed) != is_int4)
+    return wrong(weight, fmt::format("{}{} of {}-bit integers, as config.json says", layer.name,
+                                     is_int4 ? ".weight_packed" : ".weight", is_int4 ? 4 : 8));
+  std::vector<const char*> others{".weight_g_idx"};
+  if (is_int4) others.push_back(".weight");
+  if (config.scheme != Scheme::w8a8_static) others.push_back(".input_scale");
+  for (const char* end : others)
+    if (const Entry other = tensors.find(layer.name + end))
+      return wrong(other,
+                   fmt::format("no such tensor, for config.json says {}", name(config.scheme)));
   const Entry scale = tensors.find(layer.name + ".weight_scale");
   if (!scale)
     return bad_tensor(weight.file->path(), layer.name + ".weight_scale",
@@ -91,20 +115,34 @@ Result<StoredLayer> StoredLayer::open(const SafetensorsSet& tensors, const Linea
     if (packed.tensor->type != StoredType::I32 ||
         packed.tensor->shape != std::vector<std::uint64_t>{n, (k + 7) / 8})
       return wrong(packed, fmt::format("I32 [{}, {}]", n, (k + 7) / 8));
-    if (scales != n * out.scales_per_row_)
-      return wrong(scale, fmt::format("[{}, {}]", n, out.scales_per_row_));
+    if (scale.tensor->shape != std::vector<std::uint64_t>{n, out.scales_per_row_})
+      return wrong(scale, fmt::format("[{}, {}], for groups of {}", n, out.scales_per_row_,
+                                      config.group_size));
+    if (const Entry stored = tensors.find(layer.name + ".weight_shape")) {
+      std::array<std::int64_t, 2> sizes{};
+      const auto bytes = stored.file->bytes(*stored.tensor);
+      if (stored.tensor->type != StoredType::I64 || bytes.size() != sizeof(sizes))
+        return wrong(stored, "I64 [2]");
+      std::memcpy(sizes.data(), bytes.data(), sizeof(sizes));
+      if (sizes != std::array{layer.n, layer.k})
+        return bad_tensor(stored.file->path(), stored.tensor->name,
+                          fmt::format("expected {} and {}, the shape of the float weight, got {} "
+                                      "and {}",
+                                      n, k, sizes[0], sizes[1]));
+    }
     out.packed_ = packed.file->bytes(*packed.tensor);
     return out;
   }
   const std::vector<std::uint64_t> shape =
       layer.transposed ? std::vector<std::uint64_t>{k, n} : std::vector<std::uint64_t>{n, k};
   if (weight.tensor->shape != shape) return wrong(weight, "I8 " + to_string(shape));
-  if (scales == 1 && n != 1) {  // one for all rows
+  if (scales != (config.one_scale ? 1 : n))
+    return wrong(scale, config.one_scale ? "[1], for config.json says one scale for a tensor"
+                                         : fmt::format("[{}, 1], a scale for each channel", n));
+  if (config.one_scale) {  // for all rows
     const std::vector<std::byte> one = out.scales_;
     for (std::uint64_t i = 1; i < n; ++i)
       out.scales_.insert(out.scales_.end(), one.begin(), one.end());
-  } else if (scales != n) {
-    return wrong(scale, fmt::format("[{}, 1] or [1]", n));
   }
   out.weight_ = matrix_view(*weight.file, *weight.tensor, DType::s8, layer.transposed);
   if (config.scheme != Scheme::w8a8_static) return out;

@@ -10,7 +10,11 @@ class StoredLayer {
  public:
   /// Whether a checkpoint has this layer in quantized form.
   static bool exists(const SafetensorsSet& tensors, const std::string& layer);
-  /// Checks the types and shapes of its tensors against the float layer.
+  /// Refuses a layer that is quantized and that config.json does not list so, and the other way
+  /// round: a loader goes by the one and reads the other.
+  static Status check_listed(const SafetensorsSet& tensors, const LinearLayer& layer,
+                             const ConfigScheme& config);
+  /// Checks the types and shapes of its tensors against the float layer and the scheme.
   static Result<StoredLayer> open(const SafetensorsSet& tensors, const LinearLayer& layer,
                                   const ConfigScheme& config);
   /// Some of its rows, as plans take them.

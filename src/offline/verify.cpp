@@ -90,6 +90,9 @@ Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,
         const std::string module(parent(t.name));
         const LinearLayer* layer = t.name.ends_with(".weight") ? original.layer(module) : nullptr;
         if (progress) progress({done += t.size(), total, t.name});
+        if (layer != nullptr)
+          if (Status s = StoredLayer::check_listed(quantized.tensors(), *layer, *config); !s)
+            return s.error();
         if (layer != nullptr && StoredLayer::exists(quantized.tensors(), module)) {
           const auto stored = StoredLayer::open(quantized.tensors(), *layer, *config);
           if (!stored) return stored.error();

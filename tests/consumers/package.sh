@@ -18,7 +18,7 @@ if [ "$(id -u)" -ne 0 ] && [ -z "${FAKEROOTKEY:-}" ]; then
   exec fakeroot "$0" "$@"
 fi
 
-for needed in libc6 libstdc++6 libfmt libtbb; do
+for needed in libc6 libstdc++6 libfmt libre2 libtbb; do
   dpkg-deb --field "$package" Depends | grep -q "$needed" || fail "no dependency on $needed"
 done
 

@@ -63,7 +63,8 @@ enum {
 };
 
 OCTAVO_API const char* octavo_dtype_name(octavo_dtype dtype);
-/* Bytes of n consecutive elements that start on a byte; 0 if there is no such type. */
+/* Bytes of n consecutive elements that start on a byte; 0 if there is no such type. If n is
+ * negative, or there are more bytes than an int64_t counts: -1, and octavo_last_error() says so. */
 OCTAVO_API int64_t octavo_bytes_for(octavo_dtype dtype, int64_t n);
 /* 16-bit floats, by their bits: exact widening, rounding to nearest even. */
 OCTAVO_API float octavo_f16_to_f32(uint16_t bits);

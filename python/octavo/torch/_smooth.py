@@ -59,7 +59,7 @@ def _known_pairs(model: torch.nn.Module) -> list[tuple[str, list[str]]]:
     if not found["pairs"]:
         raise invalid(
             "model",
-            f"expected an architecture whose pairs are known, got {found['note']}; name the pairs",
+            f"expected an architecture whose pairs are known: {found['note']}; name the pairs",
         )
     return found["pairs"]
 
