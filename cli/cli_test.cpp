@@ -78,6 +78,16 @@ TEST_F(Command, FromFloatToReport) {
   EXPECT_THAT(html, Not(HasSubstr("<script")));
 }
 
+TEST_F(Command, SaysWhoDoesNotLoadTheResult) {
+  testing::make_gpt2(dir / "gpt2");
+  const std::string quantize = fmt::format("quantize {} {}", (dir / "gpt2").string(), out);
+  for (const char* option : {" --dry-run", ""}) {
+    const Ran ran = octavo(quantize + option);
+    EXPECT_EQ(ran.code, 0) << ran.text;
+    EXPECT_THAT(ran.text, HasSubstr("\nnote: transformers cannot run this"));
+  }
+}
+
 TEST_F(Command, Bench) {
   const Ran text = octavo("bench --shape 64x32 --rows 1,8 --seconds 0.001");
   EXPECT_EQ(text.code, 0) << text.text;

@@ -35,6 +35,10 @@ std::string groups_of(const QuantizePlan& plan) {
   return plan.group_size > 0 ? fmt::format(" in groups of {}", plan.group_size) : "";
 }
 
+void print_notes(const QuantizePlan& plan) {
+  for (const std::string& note : plan.notes) fmt::print("note: {}\n", note);
+}
+
 void print_plan(const QuantizePlan& plan) {
   const QuantizeOptions& o = plan.options;
   fmt::print("{}: {}{}, {} layers\n", printable(plan.checkpoint->path().string()), name(o.scheme),
@@ -56,6 +60,7 @@ void print_plan(const QuantizePlan& plan) {
   fmt::print("\n{} become {}\n", human_bytes(plan.checkpoint->bytes()),
              human_bytes(plan.output_bytes));
   print_left_float(plan);
+  print_notes(plan);
 }
 
 void print_report(const QuantizePlan& plan, const QuantizeReport& report, const std::string& out,
@@ -79,8 +84,7 @@ void print_report(const QuantizePlan& plan, const QuantizeReport& report, const 
              human_bytes(plan.checkpoint->bytes()), human_bytes(report.bytes_written), seconds,
              human_bytes(static_cast<std::uint64_t>(static_cast<double>(plan.checkpoint->bytes()) /
                                                     std::max(seconds, 1e-6))));
-  if (plan.options.scheme != Scheme::w4a16_group)
-    fmt::print("note: vLLM has no int8 matrix product for GPUs of compute capability 10.0\n");
+  print_notes(plan);
 }
 
 // A number, or none for auto.

@@ -120,6 +120,7 @@ struct QuantizePlan {
   std::vector<PlannedLayer> layers;
   std::vector<PlannedPair> pairs;
   std::vector<KeptTensor> kept;
+  std::vector<std::string> notes;  ///< loaders that do not take the result, and what to do
   std::uint64_t output_bytes = 0;  ///< of tensors
 };
 
@@ -136,8 +137,8 @@ struct LeftFloat {
 [[nodiscard]] std::vector<LeftFloat> left_float(const QuantizePlan& plan);
 
 /// Resolves options to layers. Nothing to quantize (in strict: anything that is left float), a
-/// pattern or statistics that match nothing, and layers that are fused at run time but treated
-/// differently, are errors.
+/// pattern or statistics that match nothing, layers that are fused at run time but treated
+/// differently, and a result that neither vLLM nor transformers loads, are errors.
 [[nodiscard]] Result<QuantizePlan> resolve(const Checkpoint& checkpoint,
                                            const QuantizeOptions& options);
 

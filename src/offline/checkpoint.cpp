@@ -33,9 +33,14 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 // Why a module is not one to quantize; no reason if it is.
 KeptTensor classify(std::string_view module) {
   const std::string_view last = last_part(module);
-  if (module.starts_with("cls.") || is_one_of(last, {"lm_head", "embed_out", "score", "classifier",
-                                                     "qa_outputs", "output_layer", "head"}))
+  if (module.starts_with("cls.") || module.starts_with("lm_head.") ||
+      module.starts_with("classifier.") ||
+      is_one_of(last, {"lm_head", "embed_out", "score", "classifier", "qa_outputs", "output_layer",
+                       "head"}))
     return {"", "the head: its error goes straight to the output", true};
+  // vLLM runs BERT's pooler in float whatever the config says.
+  if (last == "dense" && last_part(parent(module)) == "pooler")
+    return {"", "a pooler: a small layer beside the head", true};
   if (contains(last, "embed") || contains(last, "conv") ||
       is_one_of(last, {"wte", "wpe", "shared", "relative_attention_bias"}))
     return {"", "an embedding or a convolution, not a linear layer", false};

@@ -34,6 +34,9 @@ struct LinearWeights {
 };
 LinearWeights linear_weights(const Checkpoint& checkpoint);
 
+/// Refuses a result that no loader takes; notes one that vLLM or transformers does not.
+Status check_loaders(QuantizePlan& plan);
+
 /// config.json of the result.
 Result<std::string> quantized_config(const QuantizePlan& plan);
 

@@ -116,7 +116,8 @@ TEST(Checkpoint, KnowsLayersAndWhatIsKept) {
   EXPECT_EQ(gpt2.pairs().pairs.size(), 2U);
   testing::make_bert(dir / "bert");
   const Checkpoint bert = open(dir / "bert");
-  EXPECT_EQ(bert.layers().size(), 7U);
+  EXPECT_EQ(bert.layers().size(), 6U);
+  EXPECT_EQ(bert.layer("pooler.dense"), nullptr);
   EXPECT_THAT(bert.pairs().note, HasSubstr("residual"));
 }
 
@@ -159,7 +160,7 @@ TEST(Quantize, W8A8DynamicOfALlama) {
         "weights": {"num_bits":8,"type":"int","symmetric":true,"strategy":"channel","dynamic":false},
         "input_activations": {"num_bits":8,"type":"int","symmetric":true,"strategy":"token",
                               "dynamic":true},
-        "output_activations": null}}})"));
+        "output_activations": null, "format": "int-quantized"}}})"));
   EXPECT_TRUE(files["config.json"].starts_with("{\n  \"model_type\": \"llama\",\n"));
   const Json index = Json::parse(files["model.safetensors.index.json"]);
   EXPECT_EQ(index["weight_map"]["model.layers.1.mlp.up_proj.weight_scale"],

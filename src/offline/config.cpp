@@ -74,9 +74,12 @@ Result<NamedModules> read_names(const std::string& path, const char* key, const 
   return out;
 }
 
-// Layers that stay float. lm_head is named even if it is tied to the embedding and not stored.
+// Layers that stay float. Heads are named even if they are tied to the embedding and not stored:
+// loaders would look for their scales.
 std::vector<std::string> ignored(const QuantizePlan& plan) {
   std::set<std::string> names{"lm_head"};
+  if (plan.checkpoint->pairs().architecture == "bert")
+    names.insert({"cls.predictions.decoder", "lm_head.decoder", "vocab_projector"});
   for (const KeptTensor& kept : plan.kept)
     if (kept.is_linear) names.insert(kept.name.substr(0, kept.name.rfind('.')));
   for (const PlannedLayer& planned : plan.layers) names.erase(planned.layer.name);
@@ -103,13 +106,16 @@ OrderedJson quantization_config(const QuantizePlan& plan) {
                    {"strategy", fixed ? "tensor" : "token"},
                    {"dynamic", !fixed}};
   }
+  const char* format = scheme == Scheme::w4a16_group ? "pack-quantized" : "int-quantized";
+  // In the group too: for a class derived from nn.Linear (FalconLinear) older readers infer none.
   OrderedJson group{{"targets", {"Linear"}},
                     {"weights", weights},
                     {"input_activations", activations},
-                    {"output_activations", nullptr}};
+                    {"output_activations", nullptr},
+                    {"format", format}};
   return {
       {"quant_method", "compressed-tensors"},
-      {"format", scheme == Scheme::w4a16_group ? "pack-quantized" : "int-quantized"},
+      {"format", format},
       {"quantization_status", "compressed"},
       {"version", compressed_tensors_version},
       {"global_compression_ratio", nullptr},

@@ -263,10 +263,6 @@ Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions
                               checkpoint.path().string()));
   if (options.scheme == Scheme::w4a16_group && options.group_size && *options.group_size <= 0)
     return refuse("group_size", fmt::format("expected 1 or more, got {}", *options.group_size));
-  const bool needs = options.smooth || options.scheme == Scheme::w8a8_static;
-  if (needs && options.statistics == nullptr)
-    return refuse("statistics", fmt::format("expected statistics of activations for {}, got none",
-                                            options.smooth ? "smoothing" : name(options.scheme)));
   return guarded(checkpoint.path().string(), [&]() -> Result<QuantizePlan> {
     QuantizePlan plan;
     plan.checkpoint = &checkpoint;
@@ -279,6 +275,11 @@ Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions
     if (const auto left = left_float(plan); options.strict && !left.empty())
       return refuse("strict", fmt::format("expected a scheme that takes every layer, got {}",
                                           left.front().text()));
+    if (Status s = check_loaders(plan); !s) return s.error();
+    const bool needs = options.smooth || options.scheme == Scheme::w8a8_static;
+    if (needs && options.statistics == nullptr)
+      return refuse("statistics", fmt::format("expected statistics of activations for {}, got none",
+                                              options.smooth ? "smoothing" : name(options.scheme)));
     if (options.smooth) {
       if (Status s = choose_pairs(checkpoint, plan); !s) return s.error();
       if (Status s = check_search(plan); !s) return s.error();
