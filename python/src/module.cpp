@@ -89,7 +89,12 @@ void define(nb::module_& m, const char* name, R (*function)(Args...)) {
 void raise(const Refused& refused) {
   const Error& e = refused.error();
   const nb::object type = nb::module_::import_("octavo._error").attr("Error");
-  const nb::object error = type(static_cast<int>(e.code()), e.message(), e.argument());
+  // Names of files may be any bytes.
+  const auto text = [](const std::string& bytes) {
+    return nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()),
+                                          "backslashreplace"));
+  };
+  const nb::object error = type(static_cast<int>(e.code()), text(e.message()), text(e.argument()));
   PyErr_SetObject(type.ptr(), error.ptr());
 }
 
