@@ -17,7 +17,7 @@ std::string_view text_of(nb::handle value) {
 }
 
 std::string describe(nb::handle value) {
-  const nb::object repr = nb::steal(PyObject_Repr(value.ptr()));
+  const nb::object repr = nb::steal(into_python([&] { return PyObject_Repr(value.ptr()); }));
   if (!repr.is_valid()) PyErr_Clear();
   const std::string_view text = repr.is_valid() ? text_of(repr) : std::string_view();
   return text.empty() ? class_name(value) : std::string(text);

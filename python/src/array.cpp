@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "error.hpp"
+#include "gil.hpp"
 #include "octavo/dtype.hpp"
 #include "torch.hpp"
 
@@ -28,7 +29,7 @@ std::int64_t bytes_of(Held held) { return held_bytes[static_cast<std::size_t>(he
 std::string class_name(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
 std::string str_of(const nb::object& object) {
-  const nb::object text = nb::steal(PyObject_Str(object.ptr()));
+  const nb::object text = nb::steal(into_python([&] { return PyObject_Str(object.ptr()); }));
   Py_ssize_t size = 0;
   const char* const bytes = text.is_valid() ? PyUnicode_AsUTF8AndSize(text.ptr(), &size) : nullptr;
   if (bytes != nullptr) return {bytes, static_cast<std::size_t>(size)};

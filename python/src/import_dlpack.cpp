@@ -3,6 +3,7 @@
 
 #include "array.hpp"
 #include "error.hpp"
+#include "gil.hpp"
 
 namespace octavo::python {
 namespace {
@@ -62,16 +63,23 @@ std::optional<Held> held_of_dlpack(const DLTensor& t) {
   }
 }
 
+nb::object call_method(const nb::object& object, const char* name) {
+  PyObject* const result =
+      into_python([&] { return PyObject_CallMethod(object.ptr(), name, nullptr); });
+  if (result == nullptr) throw nb::python_error();
+  return nb::steal(result);
+}
+
 }  // namespace
 
 void Array::from_dlpack(bool writes) {
   nb::object capsule;
   try {
-    const nb::object device = object.attr("__dlpack_device__")();
+    const nb::object device = call_method(object, "__dlpack_device__");
     if (!nb::int_(device[0]).equal(nb::int_(dl_cpu)))
       unsupported(argument, fmt::format("expected an array on the CPU, got {} elsewhere",
                                         class_name(object)));
-    capsule = object.attr("__dlpack__")();
+    capsule = call_method(object, "__dlpack__");
   } catch (nb::python_error& e) {
     if (!e.matches(PyExc_Exception)) throw;
     unsupported(argument, fmt::format("expected an array that DLPack can hand over, got {}: {}",

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -129,7 +130,7 @@ def test_merges_into_each_other_and_into_itself(tmp_path):
     for _ in range(10):
         a, b = serial(BATCHES[:60]), serial(BATCHES[60:])
         first, second = (sum(s.layer(x)["count"] for x in LAYERS) for s in (a, b))
-        together(lambda: a.merge(b), lambda: b.merge(a))
+        together(partial(a.merge, b), partial(b.merge, a))
         counts = [sum(s.layer(x)["count"] for x in LAYERS) for s in (a, b)]
         assert counts in (
             [first + second, first + 2 * second],

@@ -25,7 +25,6 @@ from ._names import Patterns
 from ._report import LayerReport, ModelReport, float_shares, loose_weights
 from ._smooth import scales_of
 
-
 Seen = dict[str, Any]  # what a layer saw, of Statistics.layer
 
 

@@ -33,7 +33,7 @@ def _percent(share: float) -> str:
 class ModelReport:
     """What `quantize_model_` did, layer by layer; prints as a table.
 
-    `float_shares`: which share of the model's weights (its floating-point parameters of two and more
+    `float_shares`: which share of the model's weights (its float parameters of two and more
     dimensions) stays float, by reason, the largest first.
     """
 
