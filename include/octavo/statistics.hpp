@@ -7,7 +7,7 @@
 // For each layer: the extremes of each input channel over all finite values (0 included), the
 // number of rows, and, if asked for, a histogram of all values and a sample of rows. The memory is
 // fixed. The same rows give the same bytes in any order, in any split over batches and over files
-// that are merged later, and for any number of threads.
+// that are merged later, and for any number of threads, which may update one object at once.
 //
 // A file is a safetensors file; for a layer P with K input channels:
 //
@@ -32,6 +32,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,7 +52,7 @@ struct StatisticsOptions {
 /// The hash that decides which rows are sampled.
 [[nodiscard]] std::uint64_t row_hash(std::span<const float> row) noexcept;
 
-/// What one layer saw.
+/// What one layer saw. A plain value: while one thread changes it, no other may use it.
 class LayerStatistics {
  public:
   static Result<LayerStatistics> create(std::int64_t channels,
@@ -85,6 +86,12 @@ class LayerStatistics {
     std::uint64_t hash = 0;
     std::vector<float> values;
   };
+  /// What one batch shows to a layer whose sample takes no row with a hash above `highest_hash`.
+  static Result<LayerStatistics> measure(const Stream& stream, const TensorRef& rows,
+                                         std::int64_t channels, const StatisticsOptions& options,
+                                         std::uint64_t highest_hash);
+  [[nodiscard]] std::uint64_t highest_hash() const noexcept;
+  void add(LayerStatistics other);
   void keep(Row row);
   void reduce(const StatisticsOptions& options);
 
@@ -95,20 +102,31 @@ class LayerStatistics {
   std::vector<Row> sample_;
 };
 
-/// What all layers of a model saw, by their names in its checkpoint.
+/// What all layers of a model saw, by their names in its checkpoint. Any number of threads may use
+/// one object at once, and each batch counts once; only `find` and `layers`, which lend what an
+/// update changes, are for when all updates and merges are done.
 class Statistics {
  public:
   explicit Statistics(const StatisticsOptions& options = {}) : options_(options) {}
+  Statistics(const Statistics& other);
+  Statistics(Statistics&& other) noexcept = default;
+  Statistics& operator=(Statistics other) noexcept;
+  ~Statistics() = default;
 
   /// Adds rows to a layer; its first batch says how many channels it has.
   Status update(const Stream& stream, std::string_view layer, const TensorRef& rows);
-  /// Adds what another one saw, layer by layer.
+  /// Adds what another one saw, layer by layer; itself too.
   Status merge(const Statistics& other);
+
+  /// What a layer saw until now.
+  [[nodiscard]] std::optional<LayerStatistics> layer(std::string_view layer) const;
+  /// The names of all layers, in order.
+  [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] StatisticsOptions options() const;
 
   using Layers = std::map<std::string, LayerStatistics, std::less<>>;
   [[nodiscard]] const Layers& layers() const noexcept { return layers_; }
   [[nodiscard]] const LayerStatistics* find(std::string_view layer) const noexcept;
-  [[nodiscard]] const StatisticsOptions& options() const noexcept { return options_; }
 
   Status write(const std::filesystem::path& path) const;
   /// Refuses what is incomplete, of the wrong shape, or not finite, by file and tensor.

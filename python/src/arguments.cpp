@@ -9,17 +9,45 @@ namespace octavo::python {
 std::string_view text_of(nb::handle value) {
   if (PyUnicode_Check(value.ptr()) == 0) return {};
   // (Null for a lone surrogate, which no encoding has.)
-  const char* text = PyUnicode_AsUTF8(value.ptr());
-  if (text != nullptr) return text;
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(value.ptr(), &size);
+  if (text != nullptr) return {text, static_cast<std::size_t>(size)};
   PyErr_Clear();
   return {};
 }
 
 std::string describe(nb::handle value) {
-  const nb::object repr = nb::steal(PyObject_Repr(value.ptr()));
+  const nb::object repr = nb::steal(into_python([&] { return PyObject_Repr(value.ptr()); }));
   if (!repr.is_valid()) PyErr_Clear();
   const std::string_view text = repr.is_valid() ? text_of(repr) : std::string_view();
   return text.empty() ? class_name(value) : std::string(text);
+}
+
+std::string parse_text(nb::handle value, const char* argument) {
+  if (PyUnicode_Check(value.ptr()) == 0)
+    unsupported(argument, fmt::format("expected a string, got {}", class_name(value)));
+  const std::string_view text = text_of(value);
+  if (text.empty() && PyUnicode_GET_LENGTH(value.ptr()) > 0)
+    invalid(argument,
+            fmt::format("expected text that has an encoding, got {} with a lone surrogate",
+                        describe(value)));
+  if (text.find('\0') != std::string_view::npos)
+    invalid(argument, fmt::format("expected text without NUL, got {}", describe(value)));
+  return std::string(text);
+}
+
+std::string parse_path(nb::handle value, const char* argument) {
+  PyObject* bytes = nullptr;
+  if (PyUnicode_FSConverter(value.ptr(), &bytes) != 0) {
+    const nb::object owner = nb::steal(bytes);
+    return {PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes))};
+  }
+  const nb::python_error error;
+  if (error.matches(PyExc_ValueError))  // (one of encoding is a ValueError, too)
+    invalid(argument, fmt::format("expected a path without NUL that the file system can encode, "
+                                  "got {}",
+                                  describe(value)));
+  unsupported(argument, fmt::format("expected a path, got {}", class_name(value)));
 }
 
 namespace {
@@ -115,8 +143,9 @@ double parse_number(nb::handle value, const char* argument) {
 }
 
 const Stream& parse_stream(nb::handle value) {
-  static const Stream all = Stream::cpu();
-  if (value.is_none()) return all;
+  // Never freed: a daemon thread may still run in it when the process ends.
+  static const auto* const all = new Stream(Stream::cpu());
+  if (value.is_none()) return *all;
   if (nb::isinstance<PyStream>(value)) return nb::cast<const PyStream&>(value).stream;
   unsupported("stream", fmt::format("expected an octavo.Stream or None, got {}", describe(value)));
 }

@@ -13,6 +13,7 @@
 
 #include "array.hpp"
 #include "error.hpp"
+#include "gil.hpp"
 #include "octavo/dynamic_range_quantize.hpp"
 #include "octavo/stream.hpp"
 
@@ -22,6 +23,11 @@ namespace octavo::python {
 [[nodiscard]] std::string describe(nb::handle value);
 /// The text of a string; empty for anything else.
 [[nodiscard]] std::string_view text_of(nb::handle value);
+/// A name to be kept: a string, without NUL, which would end it elsewhere, and without lone
+/// surrogates, which no encoding has.
+[[nodiscard]] std::string parse_text(nb::handle value, const char* argument);
+/// A path as os.fsencode has it: of str, of bytes or of what has __fspath__.
+[[nodiscard]] std::string parse_path(nb::handle value, const char* argument);
 
 [[nodiscard]] DType parse_dtype(nb::handle value, const char* argument);
 [[nodiscard]] Profile parse_profile(nb::handle value);
@@ -136,7 +142,7 @@ class Cache {
 template <class Plan, class Args>
 [[nodiscard]] Status run_plan(const Plan& plan, const Stream& stream, const Args& args) {
   const Workspace workspace = thread_workspace(plan.workspace_size());
-  const nb::gil_scoped_release release;
+  const WithoutGil released;
   return plan.run(stream, workspace, args);
 }
 

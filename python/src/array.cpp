@@ -2,10 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 
 #include "error.hpp"
+#include "gil.hpp"
 #include "octavo/dtype.hpp"
 #include "torch.hpp"
 
@@ -26,9 +29,10 @@ std::int64_t bytes_of(Held held) { return held_bytes[static_cast<std::size_t>(he
 std::string class_name(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
 std::string str_of(const nb::object& object) {
-  const nb::object text = nb::steal(PyObject_Str(object.ptr()));
-  const char* const bytes = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
-  if (bytes != nullptr) return bytes;
+  const nb::object text = nb::steal(into_python([&] { return PyObject_Str(object.ptr()); }));
+  Py_ssize_t size = 0;
+  const char* const bytes = text.is_valid() ? PyUnicode_AsUTF8AndSize(text.ptr(), &size) : nullptr;
+  if (bytes != nullptr) return {bytes, static_cast<std::size_t>(size)};
   PyErr_Clear();
   return class_name(object);
 }
@@ -49,11 +53,39 @@ Array::Array(nb::handle given, const char* name, bool writes)
     unsupported(argument, fmt::format("expected an array (NumPy, PyTorch, or with DLPack), got {}",
                                       class_name(given)));
   }
+  check_memory();
 }
 
 void Array::check_rank(std::int64_t rank) const {
-  if (rank > max_rank)
-    invalid(argument, fmt::format("expected at most {} dimensions, got {}", max_rank, rank));
+  if (rank < 0 || rank > max_rank)
+    invalid(argument, fmt::format("expected 0 to {} dimensions, got {}", max_rank, rank));
+}
+
+void Array::check_sizes() const {
+  std::int64_t bytes = bytes_of(held);
+  for (int i = 0; i < rank(); ++i)
+    if (shape[i] < 0 || __builtin_mul_overflow(bytes, std::max<std::int64_t>(shape[i], 1), &bytes))
+      invalid(argument,
+              fmt::format("expected sizes of 0 or more that memory can hold, got shape {}",
+                          to_string(shape)));
+}
+
+void Array::check_memory() const {
+  check_sizes();
+  if (numel() == 0) return;
+  std::int64_t span = bytes_of(held);  // from the lowest byte to the highest
+  for (int i = 0; i < rank(); ++i) {
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) ||
+        __builtin_mul_overflow(reach, bytes_of(held), &reach) || reach == INT64_MIN ||
+        __builtin_add_overflow(span, std::abs(reach), &span))
+      invalid(argument, fmt::format("expected strides that stay within memory, got {} for shape {}",
+                                    to_string(strides), to_string(shape)));
+  }
+  if (data == nullptr)
+    unsupported(argument,
+                fmt::format("expected elements in memory, got a null pointer for shape {}",
+                            to_string(shape)));
 }
 
 std::int64_t Array::numel() const {

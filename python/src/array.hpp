@@ -76,6 +76,9 @@ class Array {
   void from_torch(bool writes);
   void from_dlpack(bool writes);
   void check_rank(std::int64_t rank) const;
+  /// Refuse sizes, then strides and addresses too, that no array in memory has.
+  void check_sizes() const;
+  void check_memory() const;
   [[nodiscard]] const unsigned char* at(std::int64_t i) const;
 
   std::shared_ptr<void> keep_;  // a buffer, or a DLPack tensor

@@ -3,6 +3,7 @@
 
 #include "array.hpp"
 #include "error.hpp"
+#include "gil.hpp"
 
 namespace octavo::python {
 namespace {
@@ -62,16 +63,23 @@ std::optional<Held> held_of_dlpack(const DLTensor& t) {
   }
 }
 
+nb::object call_method(const nb::object& object, const char* name) {
+  PyObject* const result =
+      into_python([&] { return PyObject_CallMethod(object.ptr(), name, nullptr); });
+  if (result == nullptr) throw nb::python_error();
+  return nb::steal(result);
+}
+
 }  // namespace
 
 void Array::from_dlpack(bool writes) {
   nb::object capsule;
   try {
-    const nb::object device = object.attr("__dlpack_device__")();
+    const nb::object device = call_method(object, "__dlpack_device__");
     if (!nb::int_(device[0]).equal(nb::int_(dl_cpu)))
       unsupported(argument, fmt::format("expected an array on the CPU, got {} elsewhere",
                                         class_name(object)));
-    capsule = object.attr("__dlpack__")();
+    capsule = call_method(object, "__dlpack__");
   } catch (nb::python_error& e) {
     if (!e.matches(PyExc_Exception)) throw;
     unsupported(argument, fmt::format("expected an array that DLPack can hand over, got {}: {}",
@@ -83,7 +91,9 @@ void Array::from_dlpack(bool writes) {
   auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
   if (managed == nullptr) {
     PyErr_Clear();
-    unsupported(argument, "expected a DLPack capsule named dltensor, got another one");
+    const char* const name = PyCapsule_GetName(capsule.ptr());
+    unsupported(argument, fmt::format("expected a DLPack capsule named dltensor, got one named {}",
+                                      name != nullptr ? name : "nothing"));
   }
   PyCapsule_SetName(capsule.ptr(), "used_dltensor");
   keep_ = std::shared_ptr<void>(managed, [](void* p) {
@@ -92,18 +102,33 @@ void Array::from_dlpack(bool writes) {
     if (m->deleter != nullptr) m->deleter(m);
   });
   const DLTensor& t = managed->tensor;
+  // What the array said of itself before need not be what it hands over.
+  if (t.device_type != dl_cpu)
+    unsupported(argument, fmt::format("expected an array on the CPU, got {} on DLPack's device {}",
+                                      class_name(object), t.device_type));
   const std::optional<Held> found = held_of_dlpack(t);
   if (!found)
     unsupported(argument,
-                fmt::format("expected floats or integers, got DLPack's type {} of {} bits", t.code,
-                            t.bits));
+                fmt::format("expected floats or integers, got DLPack's type {} of {} bits and {} "
+                            "lanes",
+                            t.code, t.bits, t.lanes));
   held = *found;
   check_rank(t.ndim);
+  if (t.ndim > 0 && t.shape == nullptr)
+    invalid(argument,
+            fmt::format("expected the sizes of {} dimensions, got a null pointer", t.ndim));
   if (writes && nb::hasattr(object, "flags") && nb::hasattr(object.attr("flags"), "writeable") &&
       !nb::cast<bool>(object.attr("flags").attr("writeable")))
     invalid(argument, "expected an array that may be written, got one that is read-only");
-  data = static_cast<unsigned char*>(t.data) + t.byte_offset;
+  if (t.data != nullptr) {
+    std::uintptr_t address = 0;
+    if (__builtin_add_overflow(reinterpret_cast<std::uintptr_t>(t.data), t.byte_offset, &address))
+      invalid(argument, fmt::format("expected an offset within the memory there is, got {} bytes",
+                                    t.byte_offset));
+    data = static_cast<unsigned char*>(t.data) + t.byte_offset;
+  }
   shape = Shape(std::span<const std::int64_t>(t.shape, static_cast<std::size_t>(t.ndim)));
+  check_sizes();  // (before strides are made of them)
   const DType any = bytes_of(held) == 1 ? DType::s8 : DType::f32;
   strides = t.strides == nullptr
                 ? contiguous_strides(shape, any)

@@ -133,7 +133,7 @@ PackedWeight pack_weight(nb::handle weight_q) {
   const Stream& stream = parse_stream(nb::none());
   std::optional<Result<PackedWeight>> packed;
   {
-    const nb::gil_scoped_release release;
+    const WithoutGil released;
     packed.emplace(pack(stream, rows.ref));
   }
   if (!*packed) refuse(packed->error(), {{"weight", "weight_q"}});

@@ -88,9 +88,20 @@ void define(nb::module_& m, const char* name, R (*function)(Args...)) {
 // Raises octavo.Error(code, message, argument) through the class that Python defines.
 void raise(const Refused& refused) {
   const Error& e = refused.error();
-  const nb::object type = nb::module_::import_("octavo._error").attr("Error");
-  const nb::object error = type(static_cast<int>(e.code()), e.message(), e.argument());
-  PyErr_SetObject(type.ptr(), error.ptr());
+  // (Not the initialiser of a static, for an import may hand the GIL on.)
+  static PyObject* type = nullptr;
+  if (type == nullptr)
+    type = nb::object(nb::module_::import_("octavo._error").attr("Error")).release().ptr();
+  // Names of files may be any bytes.
+  const auto text = [](const std::string& bytes) {
+    return nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()),
+                                          "backslashreplace"));
+  };
+  const nb::object arguments =
+      nb::make_tuple(static_cast<int>(e.code()), text(e.message()), text(e.argument()));
+  const nb::object error =
+      nb::steal(into_python([&] { return PyObject_CallObject(type, arguments.ptr()); }));
+  if (error.is_valid()) PyErr_SetObject(type, error.ptr());
 }
 
 }  // namespace

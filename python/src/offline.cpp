@@ -13,15 +13,6 @@
 namespace octavo::python {
 namespace {
 
-std::string text_of(nb::handle value, const char* argument) {
-  const nb::object path = nb::steal(PyOS_FSPath(value.ptr()));
-  if (!path.is_valid() || PyUnicode_Check(path.ptr()) == 0) {
-    PyErr_Clear();
-    unsupported(argument, fmt::format("expected a string, got {}", Py_TYPE(value.ptr())->tp_name));
-  }
-  return nb::str(path).c_str();
-}
-
 template <class T>
 nb::object numpy_of(const std::vector<T>& values, const Shape& shape, const char* dtype) {
   nb::object array =
@@ -44,21 +35,21 @@ Statistics make_statistics(nb::handle sample_rows, nb::handle histogram_bits) {
 }
 
 void update(Statistics& self, nb::handle layer, nb::handle rows) {
-  const std::string name = text_of(layer, "layer");
+  const std::string name = parse_text(layer, "layer");
   const Array array(rows, "rows");
   const TensorRef ref = array.ref();
   const Stream& stream = parse_stream(nb::none());
   Status status;
   {
-    const nb::gil_scoped_release release;
+    const WithoutGil released;
     status = self.update(stream, name, ref);
   }
   check(status);
 }
 
 nb::object layer_of(const Statistics& self, nb::handle layer) {
-  const LayerStatistics* const found = self.find(text_of(layer, "layer"));
-  if (found == nullptr) return nb::none();
+  const std::optional<LayerStatistics> found = self.layer(parse_text(layer, "layer"));
+  if (!found) return nb::none();
   nb::dict result;
   result["count"] = found->count();
   result["absmax"] = numpy_of(found->absmax(), {}, "float32");
@@ -135,7 +126,7 @@ nb::typed<nb::tuple, double, double, std::vector<double>> find_alpha(nb::handle 
   const Weights w(weights, false);
   const std::vector<float> a = floats_of(absmax, "absmax");
   const Array sample(rows, "rows");
-  const auto wanted = parse_scheme(text_of(scheme, "scheme"));
+  const auto wanted = parse_scheme(parse_text(scheme, "scheme"));
   if (!wanted) throw Refused(wanted.error());
   const auto found =
       search_alpha(parse_stream(nb::none()),
@@ -144,9 +135,11 @@ nb::typed<nb::tuple, double, double, std::vector<double>> find_alpha(nb::handle 
   return nb::make_tuple(found->alpha, found->error, found->errors);
 }
 
-nb::dict pairs_of(const std::vector<std::string>& tensors, const std::string& model_type,
-                  bool norm_feeds_residual) {
-  const SmoothingPairs found = smoothing_pairs(tensors, {model_type, norm_feeds_residual});
+nb::dict pairs_of(const nb::list& tensors, nb::handle model_type, bool norm_feeds_residual) {
+  std::vector<std::string> names;
+  for (const nb::handle& tensor : tensors) names.push_back(parse_text(tensor, "model"));
+  const SmoothingPairs found =
+      smoothing_pairs(names, {parse_text(model_type, "model"), norm_feeds_residual});
   nb::list pairs;
   for (const SmoothingPair& pair : found.pairs)
     pairs.append(nb::make_tuple(pair.norm, pair.linears));
@@ -163,7 +156,8 @@ void define_offline(nb::module_& m) {
   nb::class_<Statistics>(m, "Statistics",
                          "What the inputs of linear layers looked like: extremes of each channel, "
                          "and, if asked for, a histogram and sampled rows. In fixed memory, the "
-                         "same bytes in any order of batches.\n\n"
+                         "same bytes in any order of batches, and from any number of threads at "
+                         "once.\n\n"
                          ">>> seen = octavo.Statistics()\n"
                          ">>> seen.update('layer', np.float32([[1, -2], [-3, 0]]))\n"
                          ">>> seen.layer('layer')['absmax']\n"
@@ -191,31 +185,26 @@ void define_offline(nb::module_& m) {
           nb::sig("def merge(self, other: Statistics) -> None"))
       .def(
           "write",
-          [](const Statistics& self, nb::handle path) { check(self.write(text_of(path, "path"))); },
+          [](const Statistics& self, nb::handle path) {
+            check(self.write(parse_path(path, "path")));
+          },
           nb::arg("path").none(), "Writes the safetensors file that the command reads.",
           nb::sig("def write(self, path: object) -> None"))
       .def_static(
           "read",
           [](nb::handle path) {
-            const Result<Statistics> found = Statistics::read(text_of(path, "path"));
+            Result<Statistics> found = Statistics::read(parse_path(path, "path"));
             if (!found) throw Refused(found.error());
-            return *found;
+            return *std::move(found);
           },
           nb::arg("path").none(), "Reads one back.",
           nb::sig("def read(path: object) -> Statistics"))
-      .def(
-          "layers",
-          [](const Statistics& self) {
-            std::vector<std::string> names;
-            for (const auto& [name, layer] : self.layers()) names.push_back(name);
-            return names;
-          },
-          "The names of all layers.")
+      .def("layers", &Statistics::names, "The names of all layers.")
       .def("layer", &layer_of, nb::arg("layer").none(),
            "What a layer saw, as NumPy arrays; None if it is not known.",
            nb::sig("def layer(self, layer: str) -> dict[str, typing.Any] | None"))
       .def("__repr__", [](const Statistics& self) {
-        return fmt::format("Statistics({} layers)", self.layers().size());
+        return fmt::format("Statistics({} layers)", self.names().size());
       });
   nb::class_<offline::Pattern>(m, "Pattern")
       .def(
@@ -238,7 +227,7 @@ void define_offline(nb::module_& m) {
         nb::arg("scheme") = "w8a8-dynamic");
   m.def("smoothing_pairs", &pairs_of, nb::arg("tensors"), nb::arg("model_type") = "",
         nb::arg("norm_feeds_residual") = false,
-        nb::sig("def smoothing_pairs(tensors: collections.abc.Sequence[str], model_type: str = '', "
+        nb::sig("def smoothing_pairs(tensors: list[str], model_type: str = '', "
                 "norm_feeds_residual: bool = False) -> dict[str, typing.Any]"));
 }
 

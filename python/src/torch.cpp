@@ -5,6 +5,7 @@
 #include <array>
 
 #include "error.hpp"
+#include "gil.hpp"
 
 namespace octavo::python {
 namespace {
@@ -48,10 +49,10 @@ nb::object checked(PyObject* result) {
   return nb::steal(result);
 }
 nb::object get(nb::handle object, PyObject* name) {
-  return checked(PyObject_GetAttr(object.ptr(), name));
+  return checked(into_python([&] { return PyObject_GetAttr(object.ptr(), name); }));
 }
 nb::object call(nb::handle object, PyObject* method) {
-  return checked(PyObject_CallMethodNoArgs(object.ptr(), method));
+  return checked(into_python([&] { return PyObject_CallMethodNoArgs(object.ptr(), method); }));
 }
 
 // Null while nobody has imported it: then no argument is a tensor of it.
@@ -99,7 +100,9 @@ nb::object empty_tensor(const nb::object& sizes, Held held) {
   if (nb::cast<bool>(t.is_tracing()))
     unsupported("out", "expected a call that is not traced by torch.jit.trace, got one");
   const std::array<PyObject*, 3> arguments{sizes.ptr(), t.dtype(held).ptr(), t.cpu.ptr()};
-  return checked(PyObject_Vectorcall(t.empty.ptr(), arguments.data(), 1, t.empty_keywords.ptr()));
+  return checked(into_python([&] {
+    return PyObject_Vectorcall(t.empty.ptr(), arguments.data(), 1, t.empty_keywords.ptr());
+  }));
 }
 
 void* data_of_tensor(nb::handle tensor) {

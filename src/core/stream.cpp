@@ -1,6 +1,7 @@
 #include "octavo/stream.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <new>
 #include <thread>
 
@@ -11,13 +12,50 @@
 #if defined(OCTAVO_STD_THREADS)
 #include <vector>
 #else
+#include <pthread.h>
+
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/partitioner.h>
 #include <oneapi/tbb/task_arena.h>
+#include <atomic>
 #endif
 
 namespace octavo {
+
+#if !defined(OCTAVO_STD_THREADS)
+namespace {
+
+// In a child of fork none of oneTBB's threads exist, and a lock that one of them held stays locked
+// for ever. So a child whose parent had started oneTBB never touches it: neither runs in it nor
+// frees what is of it.
+std::atomic<bool> is_child{false};
+std::atomic<bool> children_are_marked{false};
+
+// Before each use of oneTBB. (Without a lock, which could be held at a fork; two handlers do what
+// one does.)
+void mark_children() {
+  if (!children_are_marked.load(std::memory_order_acquire))
+    children_are_marked = pthread_atfork(nullptr, nullptr, [] { is_child = true; }) == 0;
+}
+
+struct DeleteArena {
+  void operator()(tbb::task_arena* arena) const {
+    if (!is_child) delete arena;
+  }
+};
+using Arena = std::unique_ptr<tbb::task_arena, DeleteArena>;
+
+Arena make_arena(int threads) {
+  if (is_child) return nullptr;
+  // oneTBB complains on standard error when asked for more than it will give.
+  const std::size_t most =
+      tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
+  return Arena(new tbb::task_arena(std::min(threads, static_cast<int>(most))));
+}
+
+}  // namespace
+#endif
 
 struct Stream::Impl {
   explicit Impl(const CpuOptions& o)
@@ -26,16 +64,14 @@ struct Stream::Impl {
                               : static_cast<int>(std::max(1U, std::thread::hardware_concurrency())))
 #if !defined(OCTAVO_STD_THREADS)
         ,
-        // oneTBB complains on standard error when asked for more than it will give.
-        arena(std::min(threads, static_cast<int>(tbb::global_control::active_value(
-                                    tbb::global_control::max_allowed_parallelism))))
+        arena(make_arena(threads))
 #endif
   {
   }
   CpuOptions options;
   int threads;
 #if !defined(OCTAVO_STD_THREADS)
-  tbb::task_arena arena;
+  Arena arena;
 #endif
 };
 
@@ -71,7 +107,13 @@ void parallel(const Stream& stream, int parts, PartFunction fn) {
   run(0);
   for (std::thread& thread : threads) thread.join();
 #else
-  stream.impl().arena.execute([&] { tbb::parallel_for(0, parts, run, tbb::static_partitioner{}); });
+  if (is_child) {
+    for (int part = 0; part < parts; ++part) run(part);
+    return;
+  }
+  mark_children();
+  stream.impl().arena->execute(
+      [&] { tbb::parallel_for(0, parts, run, tbb::static_partitioner{}); });
 #endif
 }
 

@@ -86,8 +86,11 @@ std::uint32_t detect() {
 }
 #endif
 
+// Kept without a lock, as the initialiser of a static has one: a fork while it is held would leave
+// a child that waits for ever. Found twice, it is the same.
 std::uint32_t detected() {
-  static const std::uint32_t found = detect();
+  static std::atomic<std::uint32_t> found{0};
+  if (found == 0) found = detect();
   return found;
 }
 
@@ -137,8 +140,9 @@ namespace detail {
 bool may_run([[maybe_unused]] Target target) {
 #if defined(__x86_64__)
   if (target == Target::amx) {
-    static const bool granted = ask_for_tiles();
-    return granted;
+    static std::atomic<int> granted{-1};  // (as in detected)
+    if (granted < 0) granted = ask_for_tiles() ? 1 : 0;
+    return granted == 1;
   }
 #endif
   return true;

@@ -1,17 +1,20 @@
 #include "octavo/statistics.hpp"
 
 #include <fmt/core.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <mutex>
 
 #include "core/check.hpp"
 #include "core/parallel.hpp"
 #include "octavo/observer.hpp"
 #include "offline/convert.hpp"
 #include "offline/files.hpp"
+#include "ops/observer/access.hpp"
 
 namespace octavo {
 
@@ -93,6 +96,34 @@ void coarsen(std::vector<std::int64_t>& histogram, int from, int to) {
   histogram = std::move(out);
 }
 
+// Held while numbers are added, and not while they are measured. One for all objects: two that are
+// merged into each other cannot wait for one another, and a fork can wait for it, so that a child
+// finds whole statistics and a lock that is free.
+std::unique_lock<std::mutex> locked() {
+  static constinit std::mutex mutex;
+  static std::once_flag once;
+  std::call_once(once, [] {
+    pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
+  });
+  return std::unique_lock(mutex);
+}
+
+Status check(std::int64_t channels, const StatisticsOptions& options) {
+  if (channels < 0 || channels > (std::int64_t{1} << 40))
+    return invalid("channels", fmt::format("expected 0 to 2^40, got {}", channels));
+  if (options.sample_rows < 0 || options.sample_rows > (std::int64_t{1} << 30))
+    return invalid("sample_rows", fmt::format("expected 0 to 2^30, got {}", options.sample_rows));
+  if (options.histogram_bits < -1 || options.histogram_bits > 7)
+    return invalid("histogram_bits",
+                   fmt::format("expected -1 to 7, got {}", options.histogram_bits));
+  return {};
+}
+
+Error wrong_shape(std::int64_t channels, const TensorRef& rows) {
+  return invalid("rows", fmt::format("expected shape [..., {}], got {}", channels,
+                                     detail::to_string(rows.shape)));
+}
+
 StatisticsOptions smaller(const StatisticsOptions& a, const StatisticsOptions& b) {
   return {std::min(a.sample_rows, b.sample_rows), std::min(a.histogram_bits, b.histogram_bits)};
 }
@@ -108,13 +139,7 @@ std::uint64_t row_hash(std::span<const float> row) noexcept {
 
 Result<LayerStatistics> LayerStatistics::create(std::int64_t channels,
                                                 const StatisticsOptions& options) {
-  if (channels < 0 || channels > (std::int64_t{1} << 40))
-    return invalid("channels", fmt::format("expected 0 to 2^40, got {}", channels));
-  if (options.sample_rows < 0 || options.sample_rows > (std::int64_t{1} << 30))
-    return invalid("sample_rows", fmt::format("expected 0 to 2^30, got {}", options.sample_rows));
-  if (options.histogram_bits < -1 || options.histogram_bits > 7)
-    return invalid("histogram_bits",
-                   fmt::format("expected -1 to 7, got {}", options.histogram_bits));
+  if (Status s = check(channels, options); !s) return s.error();
   return guarded("channels", [&]() -> Result<LayerStatistics> {
     LayerStatistics layer;
     layer.options_ = options;
@@ -149,36 +174,49 @@ void LayerStatistics::reduce(const StatisticsOptions& options) {
   options_ = to;
 }
 
-Status LayerStatistics::update(const Stream& stream, const TensorRef& rows) {
+// Above it a row would not stay; when the sample is not full, every one does.
+std::uint64_t LayerStatistics::highest_hash() const noexcept {
+  const bool is_full = !sample_.empty() && sample_count() == options_.sample_rows;
+  return is_full ? sample_.back().hash : std::numeric_limits<std::uint64_t>::max();
+}
+
+Result<LayerStatistics> LayerStatistics::measure(const Stream& stream, const TensorRef& rows,
+                                                 std::int64_t channels,
+                                                 const StatisticsOptions& options,
+                                                 std::uint64_t highest_hash) {
   if (rows.shape.rank() < 1 || rows.shape.rank() > max_rank ||
-      rows.shape[rows.shape.rank() - 1] != channels())
-    return invalid("rows", fmt::format("expected shape [..., {}], got {}", channels(),
-                                       detail::to_string(rows.shape)));
+      rows.shape[rows.shape.rank() - 1] != channels)
+    return wrong_shape(channels, rows);
   if (!is_float(rows.dtype))
     return detail::unsupported(
         "rows", fmt::format("expected f32, f64, f16 or bf16, got {}", name(rows.dtype)));
   const auto numel = detail::count_elements("rows", rows.shape);
   if (!numel) return numel.error();
-  const std::int64_t n = channels() == 0 ? 0 : *numel / channels();
-  return guarded("rows", [&]() -> Status {
+  const std::int64_t n = channels == 0 ? 0 : *numel / channels;
+  if (Status s = check(channels, options); !s) return s.error();
+  return guarded("rows", [&]() -> Result<LayerStatistics> {
+    LayerStatistics batch;
+    batch.options_ = options;
+    for (std::vector<float>* v : {&batch.absmax_, &batch.min_, &batch.max_})
+      v->resize(static_cast<std::size_t>(channels));
     const auto extremes = observe<MinMaxState>(
         stream,
-        {.input = rows.dtype, .scope = Layout::per_channel, .axis = -1, .channels = channels()},
+        {.input = rows.dtype, .scope = Layout::per_channel, .axis = -1, .channels = channels},
         rows);
     if (!extremes) return extremes.error();
-    if (options_.histogram_bits >= 0) {
-      const auto counted = observe<HistogramState>(
-          stream, {.input = rows.dtype, .histogram_bits = options_.histogram_bits}, rows);
+    if (options.histogram_bits >= 0) {
+      auto counted = observe<HistogramState>(
+          stream, {.input = rows.dtype, .histogram_bits = options.histogram_bits}, rows);
       if (!counted) return counted.error();
-      for (std::size_t i = 0; i < histogram_.size(); ++i) histogram_[i] += counted->counts()[i];
+      batch.histogram_ = std::move(ObserverAccess::counts(*counted));
     }
-    for (std::size_t i = 0; i < absmax_.size(); ++i) {
-      min_[i] = std::min(min_[i], to_f32(extremes->low()[i]));
-      max_[i] = std::max(max_[i], to_f32(extremes->high()[i]));
-      absmax_[i] = std::max(absmax_[i], std::max(-min_[i], max_[i]));
+    for (std::size_t i = 0; i < batch.absmax_.size(); ++i) {
+      batch.min_[i] = std::min(0.0F, to_f32(extremes->low()[i]));
+      batch.max_[i] = std::max(0.0F, to_f32(extremes->high()[i]));
+      batch.absmax_[i] = std::max(batch.max_[i], -batch.min_[i]);  // (+0 if both are 0)
     }
-    count_ += n;
-    if (options_.sample_rows == 0) return {};
+    batch.count_ = n;
+    if (options.sample_rows == 0) return batch;
 
     struct Hashed {
       std::uint64_t hash = 0;
@@ -188,7 +226,7 @@ Status LayerStatistics::update(const Stream& stream, const TensorRef& rows) {
     const int parts = static_cast<int>(
         std::clamp<std::int64_t>(*numel / 65536, 1, std::int64_t{stream.threads()}));
     std::vector<std::vector<float>> scratch(static_cast<std::size_t>(parts));
-    for (auto& row : scratch) row.resize(absmax_.size());
+    for (auto& row : scratch) row.resize(batch.absmax_.size());
     for (std::int64_t first = 0; first < n; first += rows_at_once) {
       const std::int64_t count = std::min(rows_at_once, n - first);
       detail::parallel(stream, parts, [&](int part) {
@@ -201,13 +239,21 @@ Status LayerStatistics::update(const Stream& stream, const TensorRef& rows) {
       });
       for (std::int64_t i = 0; i < count; ++i) {
         const Hashed& h = hashes[static_cast<std::size_t>(i)];
-        if (!h.finite) continue;
-        if (sample_count() == options_.sample_rows && h.hash > sample_.back().hash) continue;
-        Row row{h.hash, std::vector<float>(absmax_.size())};
+        if (!h.finite || h.hash > std::min(highest_hash, batch.highest_hash())) continue;
+        Row row{h.hash, std::vector<float>(batch.absmax_.size())};
         load_row(rows, first + i, row.values);
-        keep(std::move(row));
+        batch.keep(std::move(row));
       }
     }
+    return batch;
+  });
+}
+
+Status LayerStatistics::update(const Stream& stream, const TensorRef& rows) {
+  auto batch = measure(stream, rows, channels(), options_, highest_hash());
+  if (!batch) return batch.error();
+  return guarded("rows", [&]() -> Status {
+    add(*std::move(batch));
     return {};
   });
 }
@@ -217,19 +263,24 @@ Status LayerStatistics::merge(const LayerStatistics& other) {
     return invalid("other",
                    fmt::format("expected {} channels, got {}", channels(), other.channels()));
   return guarded("other", [&]() -> Status {
-    LayerStatistics added = other;
-    reduce(other.options_);
-    added.reduce(options_);
-    count_ += added.count_;
-    for (std::size_t i = 0; i < absmax_.size(); ++i) {
-      absmax_[i] = std::max(absmax_[i], added.absmax_[i]);
-      min_[i] = std::min(min_[i], added.min_[i]);
-      max_[i] = std::max(max_[i], added.max_[i]);
-    }
-    for (std::size_t i = 0; i < histogram_.size(); ++i) histogram_[i] += added.histogram_[i];
-    for (Row& row : added.sample_) keep(std::move(row));
+    add(other);
     return {};
   });
+}
+
+// Memory is asked for first: what fails for the lack of it has changed nothing that was seen.
+void LayerStatistics::add(LayerStatistics other) {
+  sample_.reserve(sample_.size() + other.sample_.size());
+  reduce(other.options_);
+  other.reduce(options_);
+  count_ += other.count_;
+  for (std::size_t i = 0; i < absmax_.size(); ++i) {
+    absmax_[i] = std::max(absmax_[i], other.absmax_[i]);
+    min_[i] = std::min(min_[i], other.min_[i]);
+    max_[i] = std::max(max_[i], other.max_[i]);
+  }
+  for (std::size_t i = 0; i < histogram_.size(); ++i) histogram_[i] += other.histogram_[i];
+  for (Row& row : other.sample_) keep(std::move(row));
 }
 
 std::vector<float> LayerStatistics::sample() const {
@@ -239,35 +290,87 @@ std::vector<float> LayerStatistics::sample() const {
   return out;
 }
 
+Statistics::Statistics(const Statistics& other) {
+  const auto lock = locked();
+  options_ = other.options_;
+  layers_ = other.layers_;
+}
+
+Statistics& Statistics::operator=(Statistics other) noexcept {
+  options_ = other.options_;
+  layers_ = std::move(other.layers_);
+  return *this;
+}
+
 Status Statistics::update(const Stream& stream, std::string_view layer, const TensorRef& rows) {
-  auto found = layers_.find(layer);
-  if (found != layers_.end()) return found->second.update(stream, rows);
-  if (rows.shape.rank() < 1 || rows.shape.rank() > max_rank)
-    return invalid("rows", fmt::format("expected shape [..., channels], got {}",
-                                       detail::to_string(rows.shape)));
-  auto fresh = LayerStatistics::create(rows.shape[rows.shape.rank() - 1], options_);
-  if (!fresh) return fresh.error();
-  if (Status s = fresh->update(stream, rows); !s) return s;
-  layers_.emplace(std::string(layer), *std::move(fresh));
-  return {};
+  return guarded("rows", [&]() -> Status {
+    if (rows.shape.rank() < 1 || rows.shape.rank() > max_rank)
+      return invalid("rows", fmt::format("expected shape [..., channels], got {}",
+                                         detail::to_string(rows.shape)));
+    std::int64_t channels = rows.shape[rows.shape.rank() - 1];
+    std::uint64_t highest_hash = std::numeric_limits<std::uint64_t>::max();
+    StatisticsOptions options;
+    {
+      const auto lock = locked();
+      options = options_;
+      if (const LayerStatistics* known = find(layer)) {
+        channels = known->channels();
+        highest_hash = known->highest_hash();
+      }
+    }
+    auto batch = LayerStatistics::measure(stream, rows, channels, options, highest_hash);
+    if (!batch) return batch.error();
+    const auto lock = locked();
+    // Meanwhile another thread may have added the layer, or merged what keeps less.
+    batch->reduce(options_);
+    const auto found = layers_.find(layer);
+    if (found == layers_.end()) {
+      layers_.emplace(std::string(layer), *std::move(batch));
+    } else {
+      if (found->second.channels() != channels) return wrong_shape(found->second.channels(), rows);
+      found->second.add(*std::move(batch));
+    }
+    return {};
+  });
 }
 
 Status Statistics::merge(const Statistics& other) {
-  for (const auto& [layer, added] : other.layers_)
-    if (const LayerStatistics* mine = find(layer);
-        mine != nullptr && mine->channels() != added.channels())
-      return invalid("other", fmt::format("layer {}: expected {} channels, got {}",
-                                          in_quotes(layer), mine->channels(), added.channels()));
-  const StatisticsOptions common = smaller(options_, other.options_);
-  for (const auto& [layer, added] : other.layers_) {
-    const auto [mine, fresh] = layers_.try_emplace(layer, added);
-    if (fresh) continue;
-    if (Status s = mine->second.merge(added); !s) return s;
-  }
-  // All layers of a file have one kind of sample and of histogram, whatever was merged first.
-  for (auto& [layer, mine] : layers_) mine.reduce(common);
-  options_ = common;
-  return {};
+  return guarded("other", [&]() -> Status {
+    const auto lock = locked();
+    for (const auto& [layer, added] : other.layers_)
+      if (const LayerStatistics* mine = find(layer);
+          mine != nullptr && mine->channels() != added.channels())
+        return invalid("other", fmt::format("layer {}: expected {} channels, got {}",
+                                            in_quotes(layer), mine->channels(), added.channels()));
+    const StatisticsOptions common = smaller(options_, other.options_);
+    for (const auto& [layer, added] : other.layers_) {
+      const auto [mine, is_new] = layers_.try_emplace(layer, added);
+      if (!is_new) mine->second.add(added);
+    }
+    // All layers of a file have one kind of sample and of histogram, whatever was merged first.
+    for (auto& [layer, mine] : layers_) mine.reduce(common);
+    options_ = common;
+    return {};
+  });
+}
+
+std::optional<LayerStatistics> Statistics::layer(std::string_view layer) const {
+  const auto lock = locked();
+  const LayerStatistics* const found = find(layer);
+  return found == nullptr ? std::nullopt : std::optional(*found);
+}
+
+std::vector<std::string> Statistics::names() const {
+  const auto lock = locked();
+  std::vector<std::string> names;
+  names.reserve(layers_.size());
+  for (const auto& [name, layer] : layers_) names.push_back(name);
+  return names;
+}
+
+StatisticsOptions Statistics::options() const {
+  const auto lock = locked();
+  return options_;
 }
 
 const LayerStatistics* Statistics::find(std::string_view layer) const noexcept {

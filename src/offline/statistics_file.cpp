@@ -186,24 +186,26 @@ Result<Statistics> Statistics::read(const std::filesystem::path& path) {
 
 Status Statistics::write(const std::filesystem::path& path) const {
   return guarded(path.string(), [&]() -> Status {
+    const Statistics now = *this;  // a copy: updates need not wait for the disk
     std::vector<StoredTensorSpec> specs;
-    for (const auto& [layer, s] : layers_) {
+    for (const auto& [layer, s] : now.layers_) {
       const auto channels = static_cast<std::uint64_t>(s.channels());
       for (const auto suffix : {suffixes[0], suffixes[1], suffixes[2]})
         specs.push_back({layer + std::string(suffix), StoredType::F32, {channels}});
       specs.push_back({layer + ".count", StoredType::I64, {1}});
       if (!s.histogram().empty())
         specs.push_back({layer + ".input_hist", StoredType::I64, {s.histogram().size()}});
-      if (options_.sample_rows > 0)
+      if (now.options_.sample_rows > 0)
         specs.push_back({layer + ".input_sample",
                          StoredType::F32,
                          {static_cast<std::uint64_t>(s.sample_count()), channels}});
     }
     StoredMetadata metadata{{statistics_key, "1"}};
-    if (options_.sample_rows > 0) metadata[sample_key] = std::to_string(options_.sample_rows);
+    if (now.options_.sample_rows > 0)
+      metadata[sample_key] = std::to_string(now.options_.sample_rows);
     auto writer = SafetensorsWriter::create(path, std::move(specs), metadata);
     if (!writer) return writer.error();
-    for (const auto& [layer, s] : layers_) {
+    for (const auto& [layer, s] : now.layers_) {
       const std::vector<std::int64_t> count{s.count()};
       Status status = writer->write(layer + ".input_absmax", bytes_of(s.absmax()));
       if (status) status = writer->write(layer + ".input_min", bytes_of(s.min()));
@@ -211,7 +213,7 @@ Status Statistics::write(const std::filesystem::path& path) const {
       if (status) status = writer->write(layer + ".count", bytes_of(count));
       if (status && !s.histogram().empty())
         status = writer->write(layer + ".input_hist", bytes_of(s.histogram()));
-      if (status && options_.sample_rows > 0)
+      if (status && now.options_.sample_rows > 0)
         status = writer->write(layer + ".input_sample", bytes_of(s.sample()));
       if (!status) return status;
     }

@@ -7,8 +7,9 @@ torch.Size([3, 2])
 
 from ._autograd import fake_quantize, quantize
 from ._calibrate import calibrate
-from ._model import LayerReport, ModelReport, quantize_model_
+from ._model import quantize_model_
 from ._modules import QuantizedLinear, SmoothQuantLinear
+from ._report import LayerReport, ModelReport
 from ._smooth import PairReport, smooth_
 
 __all__ = [

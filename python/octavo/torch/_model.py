@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -23,42 +22,8 @@ from ._layers import (
 )
 from ._modules import QuantizedLinear, SmoothQuantLinear
 from ._names import Patterns
+from ._report import LayerReport, ModelReport, float_shares, loose_weights
 from ._smooth import scales_of
-
-
-@dataclass
-class LayerReport:
-    """What became of a layer."""
-
-    name: str
-    shape: tuple[int, int]
-    quantized: bool
-    reason: str = ""
-
-    def __str__(self) -> str:
-        what = "quantized" if self.quantized else f"kept: {self.reason}"
-        return f"{self.name:<50} {self.shape[0]:>6} x {self.shape[1]:<6} {what}"
-
-
-@dataclass
-class ModelReport:
-    """What `quantize_model_` did, layer by layer; prints as a table."""
-
-    layers: list[LayerReport] = field(default_factory=list)
-
-    @property
-    def quantized(self) -> list[str]:
-        return [layer.name for layer in self.layers if layer.quantized]
-
-    @property
-    def kept(self) -> list[str]:
-        return [layer.name for layer in self.layers if not layer.quantized]
-
-    def __str__(self) -> str:
-        lines = [str(layer) for layer in self.layers]
-        lines.append(f"{len(self.quantized)} layers quantized, {len(self.kept)} kept")
-        return "\n".join(lines)
-
 
 Seen = dict[str, Any]  # what a layer saw, of Statistics.layer
 
@@ -115,7 +80,8 @@ def quantize_model_(
     ignore: Iterable[str] | None = ("*lm_head",),
     mode: Mode = "symmetric",
 ) -> ModelReport:
-    """Replaces the linear layers of a model by quantized ones, in place, and says what it did.
+    """Replaces the linear layers of a model by quantized ones, in place, and says what it did:
+    which weights stay float, and why, those that no linear layer holds among them.
 
     scheme: "dynamic" (`QuantizedLinear`) or "static" (`SmoothQuantLinear`, which needs the
     statistics of `calibrate`, or their file). alpha, for "static": smooths each layer by itself,
@@ -155,6 +121,8 @@ def quantize_model_(
         report.layers.append(LayerReport(name, (rows, columns), not reason, reason))
         if not reason:
             planned.append((name, module, seen))
+    report.layers += loose_weights(modules, patterns.find)
+    report.float_shares = float_shares(modules, report.layers)
     if tuple(patterns.patterns) != ("*lm_head",):
         patterns.check_all_used()
     if not planned:
