@@ -19,7 +19,7 @@ std::string shapes(const std::string& description, std::string_view body) {
 }
 
 // The ends of a horizontal axis, below the shapes.
-std::string axis(std::string_view low, std::string_view high) {
+std::string ends(std::string_view low, std::string_view high) {
   return fmt::format("<div class=\"axis\"><span>{}</span><span>{}</span></div>", escaped(low),
                      escaped(high));
 }
@@ -41,7 +41,7 @@ std::vector<double> ticks_of(const Axis& axis) {
   for (double power = first; power <= std::log10(axis.high) + 1e-9; power += step)
     for (const double factor : {1.0, 2.0, 5.0}) {
       const double tick = factor * std::pow(10.0, power);
-      if ((factor == 1 || span < 1.7) && tick > axis.low * (1 - 1e-9) &&
+      if ((factor == 1 || span < 2.1) && tick > axis.low * (1 - 1e-9) &&
           tick < axis.high * (1 + 1e-9))
         ticks.push_back(tick);
     }
@@ -130,7 +130,7 @@ Axis axis_over(const std::vector<double>& values, int powers, std::string (*show
   return axis;
 }
 
-std::string bar_chart(const std::vector<Bar>& bars) {
+std::string bar_chart(const std::vector<Bar>& bars, std::string (*shown)(double)) {
   double most = 0;
   for (const Bar& bar : bars)
     for (const double v : {bar.value, bar.bound})
@@ -139,50 +139,57 @@ std::string bar_chart(const std::vector<Bar>& bars) {
     return most > 0 ? 100 * std::clamp(std::isfinite(v) ? v / most : 1.0, 0.0, 1.0) : 0.0;
   };
   std::string out = "<ul class=\"bars\">";
+  if (!bars.empty() && std::isfinite(bars[0].bound) &&
+      std::all_of(bars.begin(), bars.end(), [&](auto& b) { return b.bound == bars[0].bound; })) {
+    const double x = width(bars[0].bound);
+    out += fmt::format(R"(<li aria-hidden="true"><span class="limit" style="margin-left:{0:.2f}%;)"
+                       R"(--back-by:-{0:.2f}%">bound {1}</span></li>)",
+                       x, escaped(shown(bars[0].bound)));
+  }
   for (const Bar& bar : bars) {
     const std::string bound =
         std::isfinite(bar.bound)
-            ? fmt::format(R"(<path class="bound" d="M{:.2f} -1V2"/>)", width(bar.bound))
+            ? fmt::format(R"(<path class="bound" d="M{:.2f} -.4V1.4"/>)", width(bar.bound))
             : "";
     out += fmt::format(
         R"(<li><span>{}</span><b{}>{}</b><svg viewBox="0 0 100 1" preserveAspectRatio="none" )"
         R"(aria-hidden="true"><path class="{}" d="M0 0H{:.2f}V1H0z"/>{}</svg></li>)",
         escaped_name(bar.label), bar.above ? " class=\"bad\"" : "", escaped(bar.shown),
-        bar.above ? "bar over" : "bar", width(bar.value), bound);
+        bar.above ? "bar above" : "bar", width(bar.value), bound);
   }
   return out + "</ul>";
 }
 
-std::string dot_chart(const Axis& axis, const std::vector<Dot>& dots,
-                      const std::vector<double>& bounds, const std::string& note,
-                      const std::string& description) {
+std::string dot_chart(const Axis& axis, const DotChart& chart) {
   std::string body, beside;
-  for (const double bound : bounds) {
+  for (const double bound : chart.bounds) {
     const double y = 100 - 100 * axis.share(bound);
     body += fmt::format(R"(<line class="bound" x2="100%" y1="{0:.2f}%" y2="{0:.2f}%"/>)", y);
     beside += fmt::format(R"(<span class="limit" style="top:{:.2f}%">{}</span>)", y,
                           escaped(axis.shown(bound)));
   }
-  for (const Dot& dot : dots) {
-    const double x = 100 * dot.place, y = 100 - 100 * axis.share(dot.value);
-    const std::string title = fmt::format("<title>{}</title>", escaped(dot.label));
-    body += dot.above ? fmt::format(R"(<use class="over" href="#above" x="{:.2f}%" y="{:.2f}%">{})"
-                                    "</use>",
-                                    x, y, title)
-                      : fmt::format(R"(<circle class="dot" cx="{:.2f}%" cy="{:.2f}%" r="3">{})"
-                                    "</circle>",
-                                    x, y, title);
-  }
-  if (!dots.empty())  // at the left it begins at its dot, at the right it ends there
+  for (const Dot& dot : chart.dots)
+    body += fmt::format(
+        R"(<use class="{0}" href="#{0}" x="{1:.2f}%" y="{2:.2f}%"><title>{3}</title></use>)",
+        dot.above ? "above" : "within", 100 * dot.place, 100 - 100 * axis.share(dot.value),
+        escaped(dot.label));
+  if (!chart.dots.empty()) {
+    // At the left it begins at its dot, at the right it ends there: it is never outside.
+    const Dot& highest = chart.dots[0];
     beside += fmt::format(
-        R"(<span class="note{}" style="left:{:.2f}%;top:{:.2f}%;--back-by:-{:.2f}%">{}</span>)",
-        dots[0].above ? " bad" : "", 100 * dots[0].place, 100 - 100 * axis.share(dots[0].value),
-        100 * dots[0].place, escaped(note));
-  return plot(axis, description, body, fmt::format(R"(<div class="words">{}</div>)", beside));
+        R"(<span class="note{0}" style="left:{1:.2f}%;--back-by:-{1:.2f}%;top:{2:.2f}%">{3}</span>)",
+        highest.above ? " bad" : "", 100 * highest.place, 100 - 100 * axis.share(highest.value),
+        escaped(chart.note));
+  }
+  return fmt::format(
+      R"(<div class="bounded">{}{}</div>)",
+      plot(axis, chart.description, body, fmt::format(R"(<div class="words">{}</div>)", beside)),
+      ends(chart.left, chart.right));
 }
 
 std::string chart_symbols() {
-  return R"(<svg class="symbols" aria-hidden="true"><path id="above" d="M0-5L4.8 3.4H-4.8z"/></svg>)";
+  return R"(<svg class="symbols" aria-hidden="true"><circle id="within" r="3"/>)"
+         R"(<path id="above" d="M0-5L4.8 3.4H-4.8z"/></svg>)";
 }
 
 std::string histogram(const std::vector<double>& counts, const std::string& low,
@@ -196,7 +203,7 @@ std::string histogram(const std::vector<double>& counts, const std::string& low,
                      static_cast<double>(i + 1) * step);
   return fmt::format("<div class=\"histogram\">{}{}</div>",
                      shapes(description, fmt::format("<path class=\"bar\" d=\"{}V100z\"/>", d)),
-                     axis(low, high));
+                     ends(low, high));
 }
 
 std::string line_chart(const Axis& axis, const std::vector<std::vector<double>>& lines,
@@ -210,8 +217,8 @@ std::string line_chart(const Axis& axis, const std::vector<std::vector<double>>&
 
 std::string legend_entry(Shape shape, std::string_view meaning) {
   constexpr const char* shapes[] = {
-      R"(<circle class="dot" cx="50%" cy="50%" r="3"/>)",
-      R"(<use class="over" href="#above" x="50%" y="55%"/>)",
+      R"(<use class="within" href="#within" x="50%" y="50%"/>)",
+      R"(<use class="above" href="#above" x="50%" y="55%"/>)",
       R"(<line class="bound" x2="100%" y1="50%" y2="50%"/>)",
       R"(<line class="line0" x2="100%" y1="50%" y2="50%"/>)",
       R"(<line class="line1" x2="100%" y1="50%" y2="50%"/>)",

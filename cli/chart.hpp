@@ -31,9 +31,9 @@ struct Bar {
   double bound = 0;   ///< what is more is above it; infinite if there is none
   bool above = false;
 };
-/// A bar for each, from 0, and a line at its bound; the widest takes all the room. What is not
-/// finite is as wide.
-std::string bar_chart(const std::vector<Bar>& bars);
+/// A bar for each, from 0, and a line at its bound, which is named if it is the same for all; the
+/// widest takes all the room. What is not finite is as wide.
+std::string bar_chart(const std::vector<Bar>& bars, std::string (*shown)(double));
 
 struct Dot {
   double place = 0;  ///< from left, 0, to right, 1
@@ -41,11 +41,15 @@ struct Dot {
   std::string label;  ///< shows on pointing
   bool above = false;
 };
-/// Dots, those above their bound as triangles, and a line with a name at each bound. `note` stands
-/// beside the first dot, which must be the highest.
-std::string dot_chart(const Axis& axis, const std::vector<Dot>& dots,
-                      const std::vector<double>& bounds, const std::string& note,
-                      const std::string& description);
+struct DotChart {
+  std::vector<Dot> dots;       ///< the highest first
+  std::vector<double> bounds;  ///< a line with a name at each
+  std::string note;            ///< at the highest
+  std::string left, right;     ///< ends of the axis from left to right
+  std::string description;
+};
+/// Those above their bound are triangles.
+std::string dot_chart(const Axis& axis, const DotChart& chart);
 /// What dot_chart refers to, once in a page.
 std::string chart_symbols();
 /// Columns for counts; `low` and `high` name the ends of the axis.

@@ -45,46 +45,58 @@ std::vector<Kind> kinds_of(const ReportData& d) {
   return kinds;
 }
 
-// How far each layer's block is from the first, from 0 to 1: the same for all kinds.
-std::vector<double> places_of(const ReportData& d) {
-  std::map<std::string, std::size_t> blocks;
-  std::vector<std::size_t> ranks;
-  for (const LayerError& e : d.report.layers)
-    ranks.push_back(blocks.emplace(split_block(e.name).first, blocks.size()).first->second);
-  std::vector<double> places;
-  for (const std::size_t rank : ranks)
-    places.push_back((static_cast<double>(rank) + 0.5) / static_cast<double>(blocks.size()));
-  return places;
+// The blocks in order, and which of them each layer is in: the same for all kinds.
+struct Blocks {
+  std::vector<std::string> names;
+  std::vector<std::size_t> of;
+};
+Blocks blocks_of(const ReportData& d) {
+  Blocks blocks;
+  std::map<std::string, std::size_t> known;
+  for (const LayerError& e : d.report.layers) {
+    const std::string block = split_block(e.name).first;
+    const auto [at, added] = known.emplace(block, known.size());
+    if (added) blocks.names.push_back(block);
+    blocks.of.push_back(at->second);
+  }
+  return blocks;
+}
+
+double middle(std::size_t i, std::size_t n) {
+  return (static_cast<double>(i) + 0.5) / static_cast<double>(n);
 }
 
 std::string kind_figure(const ReportData& d, const Kind& kind, const Axis& axis,
-                        const std::vector<double>& places) {
-  const bool mixed = split_block(d.report.layers[kind.layers[0]].name).second != kind.name;
-  std::vector<Dot> dots;
-  std::set<double> bounds;
-  for (std::size_t rank = 0; rank < kind.layers.size(); ++rank) {
-    const LayerError& e = d.report.layers[kind.layers[rank]];
-    const double error = comparable_error(e);
-    const double place =
-        mixed ? (static_cast<double>(rank) + 0.5) / static_cast<double>(kind.layers.size())
-              : places[kind.layers[rank]];
-    dots.push_back(
-        {place, error, fmt::format("{}: {}", e.name, percent(error)), rank < kind.above});
-    if (std::isfinite(d.verdict.bound(e))) bounds.insert(d.verdict.bound(e));
-  }
+                        const Blocks& blocks) {
   const LayerError& worst = d.report.layers[kind.layers[0]];
-  const std::string note =
-      fmt::format("{}: {}", mixed ? worst.name : block_number(split_block(worst.name).first),
-                  percent(comparable_error(worst)));
+  const bool mixed = split_block(worst.name).second != kind.name;
+  const std::string most = percent(comparable_error(worst));
   const std::string above =
       kind.above == 0 ? "" : fmt::format("{} of {} above", kind.above, kind.layers.size());
+  DotChart chart;
+  chart.note =
+      fmt::format("{}: {}", mixed ? worst.name : block_number(split_block(worst.name).first), most);
+  if (!mixed && blocks.names.size() > 1) {
+    chart.left = "block " + block_number(blocks.names.front());
+    chart.right = block_number(blocks.names.back());
+  }
+  chart.description =
+      fmt::format("Errors of {} layers {}; the largest is {}, in {}{}", kind.layers.size(),
+                  kind.name, most, worst.name, above.empty() ? "" : "; " + above + " the bound");
+  std::set<double> bounds;
+  for (std::size_t rank = 0; rank < kind.layers.size(); ++rank) {
+    const std::size_t i = kind.layers[rank];
+    const LayerError& e = d.report.layers[i];
+    const double error = comparable_error(e);
+    chart.dots.push_back(
+        {mixed ? middle(rank, kind.layers.size()) : middle(blocks.of[i], blocks.names.size()),
+         error, fmt::format("{}: {}", e.name, percent(error)), rank < kind.above});
+    if (std::isfinite(d.verdict.bound(e))) bounds.insert(d.verdict.bound(e));
+  }
+  chart.bounds.assign(bounds.begin(), bounds.end());
   return fmt::format(
       R"(<figure><figcaption><b>{}</b> <span class="bad">{}</span></figcaption>{}</figure>)",
-      escaped_name(kind.name), above,
-      dot_chart(axis, dots, {bounds.begin(), bounds.end()}, note,
-                fmt::format("Errors of {} layers {}; the largest is {}, in {}{}",
-                            kind.layers.size(), kind.name, percent(comparable_error(worst)),
-                            worst.name, above.empty() ? "" : "; " + above + " the bound")));
+      escaped_name(kind.name), above, dot_chart(axis, chart));
 }
 
 // Each bound that there is, once, in words.
@@ -100,7 +112,8 @@ std::string bounds_of(const ReportData& d) {
 std::string legend(const ReportData& d) {
   const std::string bound = bounds_of(d);
   if (bound.empty()) return {};
-  return fmt::format(R"(<p class="legend">{}{}{}</p>)", legend_entry(Shape::within, "good"),
+  return fmt::format(R"(<p class="legend">{}{}{}</p>)",
+                     legend_entry(Shape::within, "within the bound"),
                      d.verdict.above > 0 ? legend_entry(Shape::above, "above the bound") : "",
                      legend_entry(Shape::bound, fmt::format("the bound, {}", bound)));
 }
@@ -112,9 +125,9 @@ std::string by_kind(const ReportData& d) {
     values.push_back(1.1 * d.verdict.bound(e));  // there is something above it
   }
   const Axis axis = axis_over(values, 3, percent);
-  const std::vector<double> places = places_of(d);
+  const Blocks blocks = blocks_of(d);
   std::string out = R"(<div class="facets">)";
-  for (const Kind& kind : kinds_of(d)) out += kind_figure(d, kind, axis, places);
+  for (const Kind& kind : kinds_of(d)) out += kind_figure(d, kind, axis, blocks);
   return out + "</div>";
 }
 
@@ -125,7 +138,7 @@ std::string worst_by_name(const ReportData& d) {
     bars.push_back({e.name, comparable_error(e), percent(comparable_error(e)), d.verdict.bound(e),
                     rank < d.verdict.above});
   }
-  return fmt::format("<h3>The largest, by name</h3>{}", bar_chart(bars));
+  return fmt::format("<h3>The largest, by name</h3>{}", bar_chart(bars, percent));
 }
 
 // The error that counts, marked if it is above the bound.
@@ -147,16 +160,19 @@ bool measured_outputs(const ReportData& d) {
 }
 
 std::string errors_part(const ReportData& d) {
+  const auto& layers = d.report.layers;
+  const bool outputs = std::all_of(layers.begin(), layers.end(),
+                                   [](const LayerError& e) { return e.output_error.has_value(); });
+  constexpr const char* output = "|y - y<sub>q</sub>| / |y| of its output on sampled rows";
+  constexpr const char* weight = "|w - w<sub>q</sub>| / |w| of its weights";
   return fmt::format(
-      "<h2>Error of each layer</h2><p>Relative to the float layer: {}. A chart for each kind of "
-      "layer, the worst kind first, all with the same logarithmic axis; from left to right its "
-      "layers from the first to the last block. The worst of a kind has the number of its block "
-      "beside it.</p>{}{}{}",
-      measured_outputs(d)
-          ? "|y - y<sub>q</sub>| / |y| of its output on sampled rows (of its weights "
-            "where there are none)"
-          : "|w - w<sub>q</sub>| / |w| of its weights",
-      legend(d), by_kind(d), worst_by_name(d));
+      "<h2>Error of each layer</h2><p>Relative to the float layer: {}{}{}. A chart for each kind, "
+      "the worst kind first, with its layers from the first block to the last; the worst of them "
+      "has the number of its block beside it. The axis is logarithmic, and the same for all.</p>"
+      "{}{}{}",
+      measured_outputs(d) ? output : weight,
+      measured_outputs(d) && !outputs ? ", or without any " : "",
+      measured_outputs(d) && !outputs ? weight : "", legend(d), by_kind(d), worst_by_name(d));
 }
 
 std::string table_part(const ReportData& d) {

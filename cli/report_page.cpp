@@ -29,14 +29,20 @@ std::string capitalized(std::string text) {
   return text;
 }
 
+// A number and its % stay on one line.
+std::string unbroken(std::string text) {
+  for (std::size_t at = 0; (at = text.find(" %", at)) != std::string::npos;)
+    text.replace(at, 1, "\u00a0");
+  return text;
+}
+
 // "sentence: --options", with options that are selected by one click.
 std::string advice_item(const std::string& advice) {
   const std::size_t options = advice.find(": --");
-  if (options == std::string::npos)
-    return fmt::format("<li>{}</li>", escaped_name(capitalized(advice)));
+  if (options == std::string::npos) return fmt::format("<li>{}</li>", escaped(capitalized(advice)));
   return fmt::format("<li>{}: <code>{}</code></li>",
                      escaped(capitalized(advice.substr(0, options))),
-                     escaped_name(advice.substr(options + 2)));
+                     escaped(advice.substr(options + 2)));
 }
 
 std::string verdict(const ReportData& d) {
@@ -54,14 +60,15 @@ std::string verdict(const ReportData& d) {
       R"(<section class="verdict {}"><h2><svg viewBox="0 0 24 24" role="img" aria-label="{}">{})"
       R"(</svg>{}</h2><p>{}.</p>{}{}</section>)",
       v.failed ? "failed" : "good", v.failed ? "Not good" : "Good",
-      v.failed ? cross_icon : tick_icon, escaped(capitalized(v.headline)),
-      escaped_name(capitalized(v.details)), items.empty() ? "" : fmt::format("<ul>{}</ul>", items),
-      changed);
+      v.failed ? cross_icon : tick_icon, escaped(unbroken(capitalized(v.headline))),
+      escaped(unbroken(v.above > 0 ? "The worst: " + v.details : capitalized(v.details))),
+      items.empty() ? "" : fmt::format("<ul>{}</ul>", items), changed);
 }
 
-std::string tile(std::string_view name, std::string_view value, std::string_view note) {
-  return fmt::format("<div><dt>{}</dt><dd>{}<small>{}</small></dd></div>", escaped(name),
-                     escaped(value), escaped_name(note));
+std::string tile(std::string_view name, std::string_view value, std::string_view note,
+                 bool bad = false) {
+  return fmt::format("<div><dt>{}</dt><dd{}>{}<small>{}</small></dd></div>", escaped(name),
+                     bad ? " class=\"bad\"" : "", escaped(value), escaped_name(note));
 }
 
 // The worst pair before smoothing, and the worst after.
@@ -95,11 +102,7 @@ std::string summary(const ReportData& d) {
   const std::string what = measured_outputs(d) ? "output" : "weights";
   const auto smoothed = std::count_if(d.report.layers.begin(), d.report.layers.end(),
                                       [](const LayerError& e) { return e.smoothed; });
-  return fmt::format(
-             "<p class=\"lead\">{} became {} by {}. The {} of a layer differs from the float one "
-             "by {} at the median, and by {} at most, in {}.</p><dl class=\"tiles\">",
-             human_bytes(d.original_bytes), human_bytes(d.quantized_bytes), name(worst.scheme),
-             what, percent(median_error(d)), percent(most), escaped_name(worst.name)) +
+  return "<dl class=\"tiles\">" +
          tile("size", fmt::format("{:.0f} %", 100 * share),
               fmt::format("{} of {}", human_bytes(d.quantized_bytes),
                           human_bytes(d.original_bytes))) +
@@ -107,9 +110,9 @@ std::string summary(const ReportData& d) {
               fmt::format("{}{}", name(worst.scheme),
                           smoothed > 0 ? fmt::format(", {} of them smoothed", smoothed) : "")) +
          tile(fmt::format("median {} error", what), percent(median_error(d)), "of a layer") +
-         tile(fmt::format("largest {} error", what), percent(most), worst.name) + outlier_tile(d) +
-         fmt::format("</dl><p>{}, measured against {}.</p>", escaped_name(d.quantized),
-                     escaped_name(d.original));
+         tile(fmt::format("largest {} error", what), percent(most), worst.name,
+              d.verdict.above > 0) +
+         outlier_tile(d) + "</dl>";
 }
 
 }  // namespace
@@ -123,9 +126,11 @@ std::string report_page(const ReportData& data) {
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
       "content=\"width=device-width, initial-scale=1\"><title>{}</title><style>{}</style></head>"
-      "<body>{}<main>\n<h1>{}</h1>\n{}\n{}\n{}\n{}\n{}\n{}\n</main></body></html>\n",
-      escaped(title(data)), report_style, chart_symbols(), escaped_name(title(data)), verdict(data),
-      summary(data), errors_part(data), outliers_part(data), table_part(data), weights_part(data));
+      "<body>{}<main>\n<h1>{}</h1><p>{}, measured against "
+      "{}</p>\n{}\n{}\n{}\n{}\n{}\n{}\n</main></body></html>\n",
+      escaped(title(data)), report_style, chart_symbols(), escaped_name(title(data)),
+      escaped_name(data.quantized), escaped_name(data.original), verdict(data), summary(data),
+      errors_part(data), outliers_part(data), table_part(data), weights_part(data));
 }
 
 }  // namespace octavo::cli

@@ -26,7 +26,8 @@ std::string outlier_figure(const OutlierPicture& o, const Axis& axis) {
     ratio += fmt::format(" \u2192 {}", number(ratio_to_median(o.after)));
   }
   return fmt::format(
-      "<figure><figcaption><b>{}</b> {}</figcaption>{}</figure>", escaped_name(o.norm), ratio,
+      "<figure><figcaption><b>{}</b> <span>{}</span></figcaption>{}</figure>", escaped_name(o.norm),
+      ratio,
       line_chart(axis, lines, fmt::format("Channels of {}; largest to median: {}", o.norm, ratio)));
 }
 
@@ -119,9 +120,9 @@ std::string outliers_part(const ReportData& d) {
   }
   return fmt::format(
       "<h2>Outlier channels</h2><p>The largest activation of each input channel after a norm, in "
-      "order of size; all charts have the same logarithmic axis. A flat line quantizes well: one "
-      "scale then suits all channels. Beside each name, how many times the median the largest "
-      "is{}.</p>{}{}{}",
+      "order of size. A flat line quantizes well: one scale then suits all channels. Beside each "
+      "name, the largest over the median{}. The axis is logarithmic, and the same for all.</p>"
+      "{}{}{}",
       smoothed ? ", before and after smoothing" : "",
       smoothed ? fmt::format("<p class=\"legend\">{}{}</p>",
                              legend_entry(Shape::first_line, "before smoothing"),

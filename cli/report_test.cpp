@@ -10,6 +10,7 @@
 #include "cli/chart.hpp"
 #include "cli/names.hpp"
 #include "cli/report_page.hpp"
+#include "cli/table.hpp"
 
 namespace octavo::cli {
 namespace {
@@ -66,14 +67,15 @@ std::size_t count(std::string_view text, std::string_view part) {
 
 TEST(Chart, BarsStayWithinTheirBoxAndShowTheirBound) {
   const std::string chart = bar_chart(
-      {{"a", 1, "1", 1.5, false}, {"b", inf, "inf", 1.5, true}, {"c", 0, "0", inf, false}});
+      {{"a", 1, "1", 1.5, false}, {"b", inf, "inf", 1.5, true}, {"c", 0, "0", inf, false}},
+      percent);
   EXPECT_THAT(
       chart,
       HasSubstr(R"(<path class="bar" d="M0 0H66.67V1H0z"/><path class="bound" d="M100.00 )"));
   EXPECT_THAT(chart, HasSubstr(R"(<b class="bad">inf</b>)"));
-  EXPECT_THAT(chart, HasSubstr(R"(<path class="bar over" d="M0 0H100.00V)"));
+  EXPECT_THAT(chart, HasSubstr(R"(<path class="bar above" d="M0 0H100.00V)"));
   EXPECT_THAT(chart, HasSubstr(R"(d="M0 0H0.00V1H0z"/></svg>)"));
-  EXPECT_THAT(bar_chart({{"a", 0, "0", 0, false}}), HasSubstr("M0 0H0.00V"));
+  EXPECT_THAT(bar_chart({{"a", 0, "0", 0, false}}, percent), HasSubstr("M0 0H0.00V"));
 }
 
 TEST(Chart, AxesBeginAndEndWithRoundNumbers) {
@@ -102,13 +104,15 @@ TEST(Chart, AxesBeginAndEndWithRoundNumbers) {
 TEST(Chart, DotsAboveTheirBoundHaveAnotherShape) {
   const Axis axis = axis_over({0.01, 1}, 3, [](double x) { return fmt::format("{:g}", x); });
   const std::string chart = dot_chart(
-      axis, {{0.75, 1, "a: 1", true}, {0.25, 0.01, "b: 0.01", false}}, {0.1}, "3: 1", "d");
+      axis,
+      {{{0.75, 1, "a: 1", true}, {0.25, 0.01, "b: 0.01", false}}, {0.1}, "3: 1", "0", "4", "d"});
   EXPECT_THAT(chart,
-              HasSubstr(R"(<use class="over" href="#above" x="75.00%" y="0.00%"><title>a: 1<)"));
-  EXPECT_THAT(chart, HasSubstr(R"(cx="25.00%" cy="100.00%" r="3"><title>b: 0.01<)"));
+              HasSubstr(R"(<use class="above" href="#above" x="75.00%" y="0.00%"><title>a: 1<)"));
+  EXPECT_THAT(chart, HasSubstr(R"(href="#within" x="25.00%" y="100.00%"><title>b: 0.01<)"));
   EXPECT_THAT(chart, HasSubstr(R"(<line class="bound" x2="100%" y1="50.00%" y2="50.00%"/>)"));
   EXPECT_THAT(chart, HasSubstr(R"(<span class="limit" style="top:50.00%">0.1</span>)"));
-  EXPECT_THAT(chart, HasSubstr(R"(<span class="note bad" style="left:75.00%;top:0.00%)"));
+  EXPECT_THAT(
+      chart, HasSubstr(R"(<span class="note bad" style="left:75.00%;--back-by:-75.00%;top:0.00%)"));
   EXPECT_THAT(chart, HasSubstr(">3: 1</span>"));
 }
 
@@ -136,8 +140,11 @@ ReportData made(const std::string& prefix, int blocks, std::optional<double> max
 
 TEST(Page, SaysWhatItCostAndSaved) {
   const std::string page = report_page(made("m", 3));
-  EXPECT_THAT(page, HasSubstr("2 kB became 1 kB by w8a8-dynamic"));
-  EXPECT_THAT(page, HasSubstr("by 1 % at the median, and by 3 % at most, in m.<wbr>2.<wbr>up"));
+  EXPECT_THAT(page, HasSubstr("some/<wbr>where/<wbr>m/, measured against float"));
+  EXPECT_THAT(page, HasSubstr("<dt>size</dt><dd>50 %<small>1 kB of 2 kB<"));
+  EXPECT_THAT(page, HasSubstr("<dt>layers</dt><dd>6<small>w8a8-dynamic<"));
+  EXPECT_THAT(page, HasSubstr("<dt>median output error</dt><dd>1 %<"));
+  EXPECT_THAT(page, HasSubstr("<dt>largest output error</dt><dd>3 %<small>m.<wbr>2.<wbr>up<"));
   EXPECT_THAT(page, HasSubstr("50 \u2192 2"));
   EXPECT_THAT(page, HasSubstr("<title>m</title>"));
   EXPECT_THAT(page, Not(HasSubstr("<details>")));
@@ -146,16 +153,16 @@ TEST(Page, SaysWhatItCostAndSaved) {
 TEST(Page, BeginsWithAVerdictInWords) {
   const std::string good = report_page(made("m", 3));
   EXPECT_THAT(good, HasSubstr(R"(<section class="verdict good"><h2>)"));
-  EXPECT_THAT(good, HasSubstr("Good, 6 layers, none above the bound of 10 %</h2>"));
+  EXPECT_THAT(good, HasSubstr("Good, 6 layers, none above the bound of 10\u00a0%</h2>"));
   EXPECT_THAT(good, Not(HasSubstr("above the bound</span>")));
   EXPECT_THAT(good, HasSubstr("the bound, 10 %</span>"));
   const std::string failed = report_page(made("m", 3, 0.015));
   EXPECT_THAT(failed, HasSubstr(R"(<section class="verdict failed"><h2>)"));
-  EXPECT_THAT(failed, HasSubstr("2 of 6 layers are above the bound of 1.5 %</h2>"));
-  EXPECT_THAT(failed, HasSubstr("<li>Keep them float: <code>--ignore &#39;*.<wbr>up&#39;</code>"));
+  EXPECT_THAT(failed, HasSubstr("2 of 6 layers are above the bound of 1.5\u00a0%</h2>"));
+  EXPECT_THAT(failed, HasSubstr("<li>Keep them float: <code>--ignore &#39;*.up&#39;</code>"));
   EXPECT_THAT(failed, HasSubstr("above the bound</span>"));
   EXPECT_THAT(failed, HasSubstr("<td class=\"bad\">\u25b2 3 %"));
-  EXPECT_LT(failed.find("verdict failed"), failed.find("became"));
+  EXPECT_LT(failed.find("verdict failed"), failed.find("<dt>size"));
   const std::string none = report_page(made("m", 3, inf));
   EXPECT_THAT(none, HasSubstr("no bound</h2>"));
   EXPECT_THAT(none, Not(HasSubstr("class=\"bound\"")));
@@ -180,7 +187,7 @@ TEST(Page, HasAChartWithTheBoundForEachKindTheWorstFirst) {
     ASSERT_EQ(count(page, kind("up")), 1U);
     ASSERT_EQ(count(page, kind("down")), 1U);
     EXPECT_LT(page.find(kind("up")), page.find(kind("down")));
-    EXPECT_EQ(count(page, "<span class=\"limit\""), 2U);
+    EXPECT_EQ(count(page, "<span class=\"limit\" style=\"top"), 2U);
     EXPECT_THAT(page,
                 HasSubstr(fmt::format("<span class=\"bad\">{} of {} above", blocks - 1, blocks)));
     // The worst of each is named in its chart; one line at the bound in each, in the legend and in
@@ -237,7 +244,7 @@ TEST(Page, ErrorsThatAreNoNumbersAreTheLargest) {
   ReportData d = made("m", 80);
   d.report.layers[80].output_error = std::nan("");
   d.verdict = judge(d.report);
-  EXPECT_THAT(report_page(d), HasSubstr("by inf % at most, in m.<wbr>40.<wbr>down"));
+  EXPECT_THAT(report_page(d), HasSubstr("<dd class=\"bad\">inf %<small>m.<wbr>40.<wbr>down<"));
 }
 
 TEST(Page, ManyLayersAreFolded) {
