@@ -130,6 +130,13 @@ Axis axis_over(const std::vector<double>& values, int powers, std::string (*show
   return axis;
 }
 
+std::string facets(const Axis& axis, const std::string& figures, std::string_view right) {
+  std::size_t left = 0;
+  for (const double tick : ticks_of(axis)) left = std::max(left, axis.shown(tick).size());
+  return fmt::format(R"(<div class="facets" style="--left:{}ch;--right:{}ch">{}</div>)", left,
+                     right.size(), figures);
+}
+
 std::string bar_chart(const std::vector<Bar>& bars, std::string (*shown)(double)) {
   double most = 0;
   for (const Bar& bar : bars)

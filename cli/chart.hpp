@@ -24,6 +24,10 @@ struct Axis {
 /// Over all positive values, between round numbers, over no more than so many powers of ten.
 Axis axis_over(const std::vector<double>& values, int powers, std::string (*shown)(double));
 
+/// Charts over one axis, side by side: its numbers stand at the left of each row only. `right` is
+/// the longest name of a bound, and may be empty.
+std::string facets(const Axis& axis, const std::string& figures, std::string_view right);
+
 struct Bar {
   std::string label;  ///< a name
   double value = 0;

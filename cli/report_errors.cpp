@@ -100,22 +100,22 @@ std::string kind_figure(const ReportData& d, const Kind& kind, const Axis& axis,
 }
 
 // Each bound that there is, once, in words.
-std::string bounds_of(const ReportData& d) {
+std::vector<std::string> bounds_of(const ReportData& d) {
   std::set<double> bounds;
   for (const LayerError& e : d.report.layers)
     if (std::isfinite(d.verdict.bound(e))) bounds.insert(d.verdict.bound(e));
   std::vector<std::string> words;
   for (const double bound : bounds) words.push_back(percent(bound));
-  return fmt::format("{}", fmt::join(words, " or "));
+  return words;
 }
 
 std::string legend(const ReportData& d) {
-  const std::string bound = bounds_of(d);
-  if (bound.empty()) return {};
-  return fmt::format(R"(<p class="legend">{}{}{}</p>)",
-                     legend_entry(Shape::within, "within the bound"),
-                     d.verdict.above > 0 ? legend_entry(Shape::above, "above the bound") : "",
-                     legend_entry(Shape::bound, fmt::format("the bound, {}", bound)));
+  const std::vector<std::string> bounds = bounds_of(d);
+  if (bounds.empty()) return {};
+  return fmt::format(
+      R"(<p class="legend">{}{}{}</p>)", legend_entry(Shape::within, "within the bound"),
+      d.verdict.above > 0 ? legend_entry(Shape::above, "above the bound") : "",
+      legend_entry(Shape::bound, fmt::format("the bound, {}", fmt::join(bounds, " or "))));
 }
 
 std::string by_kind(const ReportData& d) {
@@ -126,9 +126,11 @@ std::string by_kind(const ReportData& d) {
   }
   const Axis axis = axis_over(values, 3, percent);
   const Blocks blocks = blocks_of(d);
-  std::string out = R"(<div class="facets">)";
-  for (const Kind& kind : kinds_of(d)) out += kind_figure(d, kind, axis, blocks);
-  return out + "</div>";
+  std::string figures, longest;
+  for (const Kind& kind : kinds_of(d)) figures += kind_figure(d, kind, axis, blocks);
+  for (const std::string& bound : bounds_of(d))
+    if (bound.size() > longest.size()) longest = bound;
+  return facets(axis, figures, longest);
 }
 
 std::string worst_by_name(const ReportData& d) {

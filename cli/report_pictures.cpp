@@ -32,9 +32,9 @@ std::string outlier_figure(const OutlierPicture& o, const Axis& axis) {
 }
 
 std::string outlier_figures(const std::vector<OutlierPicture>& pictures, const Axis& axis) {
-  std::string out = "<div class=\"facets\">";
+  std::string out;
   for (const OutlierPicture& o : pictures) out += outlier_figure(o, axis);
-  return out + "</div>";
+  return facets(axis, out, "");
 }
 
 // Layers in their blocks, one card for each block, by `content`.

@@ -25,10 +25,10 @@ svg{display:block;width:100%}svg *{vector-effect:non-scaling-stroke}.symbols{dis
 .bar{fill:var(--bar)}.within{fill:var(--dot)}.above{fill:var(--bad)}.bar.above{fill:var(--over)}.tick{stroke:var(--line)}.bound{stroke:var(--ink);stroke-width:1.5;stroke-dasharray:4 3}
 .line0,.line1{fill:none;stroke-width:2}.line0{stroke:var(--soft);stroke-dasharray:5 3}polyline:only-child{stroke-dasharray:none}.line1{stroke:var(--dot)}
 .legend{display:flex;flex-wrap:wrap;gap:.1rem 1.25rem;font-size:.85rem;color:var(--ink)}.legend span{display:flex;align-items:center;gap:.4rem}.legend svg{width:1.5rem;height:.9rem}
-.facets{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:1rem;align-items:end;padding-left:2.4rem}
-.plot{position:relative;padding:.6rem 0 .4rem}.plot svg{height:6.5rem;overflow:visible}.bounded{padding-right:2.3rem}.bounded .plot{padding-top:1.3rem}.bounded .axis{min-height:1.2rem}
+.facets{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:1rem;align-items:end;font-size:.75rem;padding-left:calc(var(--left) + .3rem)}
+.plot{position:relative;padding:.6rem 0 .4rem}.plot svg{height:6.5rem;overflow:visible}.bounded{padding-right:calc(var(--right) + .3rem)}.bounded .plot{padding-top:1.3rem}.bounded .axis{min-height:1.2rem}
 .ticks,.words{position:absolute;inset:.6rem auto .4rem;font-size:.75rem;line-height:1;pointer-events:none}
-.bounded .ticks,.bounded .words{top:1.3rem}.ticks{display:none;left:-2.4rem;width:2.1rem;color:var(--soft)}.facets>:nth-child(2n+1) .ticks{display:block}
+.bounded .ticks,.bounded .words{top:1.3rem}.ticks{display:none;left:calc(-1*var(--left) - .3rem);width:var(--left);color:var(--soft)}.facets>:nth-child(2n+1) .ticks{display:block}
 .ticks span,.words span{position:absolute;white-space:nowrap}.ticks span{right:0;transform:translateY(-50%)}
 .words{left:0;right:0}.limit{left:100%;margin-left:.3rem;transform:translateY(-50%)}
 .note{max-width:100%;overflow:hidden;text-overflow:ellipsis;padding:.1rem .15rem;line-height:1;background:var(--back);transform:translate(var(--back-by),calc(-100% - .25rem))}

@@ -194,6 +194,7 @@ TEST(Page, HasAChartWithTheBoundForEachKindTheWorstFirst) {
     // each bar of the list.
     EXPECT_THAT(page, HasSubstr(fmt::format(">{}: {} %</span>", blocks - 1, blocks)));
     EXPECT_EQ(count(page, "class=\"bound\""), 2 + 1 + std::min<std::size_t>(10, 2U * blocks));
+    EXPECT_EQ(count(page, "<div class=\"facets\""), blocks > 3 ? 3U : 2U);
     // One legend for errors, one for lines.
     EXPECT_EQ(count(page, "class=\"legend\""), 2U);
   }
