@@ -20,28 +20,9 @@ std::string shapes(const std::string& description, std::string_view body) {
 }
 
 // The ends of a horizontal axis, below the shapes.
-std::string axis(std::string_view low, std::string_view high) {
+std::string ends(std::string_view low, std::string_view high) {
   return fmt::format("<div class=\"axis\"><span>{}</span><span>{}</span></div>", escaped(low),
                      escaped(high));
-}
-
-// A number beside the shapes, and a line across them, `share` of the height above the bottom.
-struct Tick {
-  double share = 0;
-  std::string shown;
-};
-
-std::string with_ticks(const std::string& description, const std::vector<Tick>& ticks,
-                       const std::string& body) {
-  std::string lines, names;
-  for (const Tick& t : ticks) {
-    const double y = 100 - 100 * t.share;
-    lines += fmt::format("<path class=\"tick\" d=\"M0 {:.2f}H100\"/>", y);
-    names += fmt::format("<span style=\"top:{:.2f}%\">{}</span>", y, escaped(t.shown));
-  }
-  return fmt::format(
-      "<div class=\"plot\"><div class=\"ticks\" aria-hidden=\"true\">{}</div>{}</div>", names,
-      shapes(description, lines + body));
 }
 
 // 1, 2 or 5 times a power of ten: the least that is not below x.
@@ -52,51 +33,46 @@ double round_up(double x) {
   return 10 * power;
 }
 
-// Powers of ten within [low, high], five at most, and the upper end if there is room for its name.
-std::vector<Tick> logarithmic_ticks(double low, double high) {
-  const double span = std::log10(high / low);
-  const double first = std::ceil(std::log10(low) - 1e-9);
-  const double count = std::floor(std::log10(high) + 1e-9) - first + 1;
-  const double step = std::max(1.0, std::ceil(count / 5));
-  std::vector<Tick> ticks;
-  for (int i = 0; i * step < count; ++i) {
-    const double power = first + i * step;
-    ticks.push_back({(power - std::log10(low)) / span, number(std::pow(10.0, power))});
-  }
-  if (ticks.empty()) ticks.push_back({0, number(low)});
-  if (ticks.back().share < 0.85) ticks.push_back({1, number(high)});
+// Round numbers within the axis, about five: 1, 2 and 5 times powers of ten, or powers alone.
+std::vector<double> ticks_of(const Axis& axis) {
+  const double first = std::floor(std::log10(axis.low) + 1e-9);
+  const double span = std::log10(axis.high / axis.low);
+  const double step = std::max(1.0, std::ceil(span / 5));
+  std::vector<double> ticks;
+  for (double power = first; power <= std::log10(axis.high) + 1e-9; power += step)
+    for (const double factor : {1.0, 2.0, 5.0}) {
+      const double tick = factor * std::pow(10.0, power);
+      if ((factor == 1 || span < 2.1) && tick > axis.low * (1 - 1e-9) &&
+          tick < axis.high * (1 + 1e-9))
+        ticks.push_back(tick);
+    }
+  if (ticks.empty() || axis.share(ticks.back()) < 0.85) ticks.push_back(axis.high);
   return ticks;
 }
 
-struct Range {
-  double low = 0, high = 0;
-};
-// Of the positive values; no more than six powers of ten, for a chart that shows something.
-Range positive_range(const std::vector<Line>& lines) {
-  Range r{1e300, 0};
-  for (const Line& line : lines)
-    for (const double v : line.values)
-      if (v > 0 && std::isfinite(v)) {
-        r.low = std::min(r.low, v);
-        r.high = std::max(r.high, v);
-      }
-  if (!(r.high > 0)) return {};
-  r.low = 1 / round_up(1 / std::max(r.low, r.high * 1e-6));  // a round number, too
-  r.high = round_up(r.high);
-  if (!(r.low < r.high)) r.low = r.high / 10;
-  return r;
+// `body` over lines at round numbers, which stand at the left; `beside` are further words. Places
+// within the body are shares of its box: shapes keep their form, whatever the box is.
+std::string plot(const Axis& axis, const std::string& description, const std::string& body,
+                 const std::string& beside = {}) {
+  std::string lines, names;
+  for (const double tick : ticks_of(axis)) {
+    const double y = 100 - 100 * axis.share(tick);
+    lines += fmt::format(R"(<line class="tick" x2="100%" y1="{0:.2f}%" y2="{0:.2f}%"/>)", y);
+    names += fmt::format(R"(<span style="top:{:.2f}%">{}</span>)", y, escaped(axis.shown(tick)));
+  }
+  return fmt::format(
+      R"(<div class="plot"><div class="ticks" aria-hidden="true">{}</div><svg role="img" )"
+      R"(aria-label="{}">{}{}</svg>{}</div>)",
+      names, escaped(description), lines, body, beside);
 }
 
-std::string polyline(const Line& line, std::size_t colour, const Range& range) {
+std::string polyline(const std::vector<double>& values, std::size_t look, const Axis& axis) {
   std::string points;
-  const auto n = static_cast<double>(std::max<std::size_t>(2, line.values.size()) - 1);
-  for (std::size_t i = 0; i < line.values.size(); ++i) {
-    const double v =
-        std::clamp(std::isnan(line.values[i]) ? 0.0 : line.values[i], range.low, range.high);
+  const auto n = static_cast<double>(std::max<std::size_t>(2, values.size()) - 1);
+  for (std::size_t i = 0; i < values.size(); ++i)
     points += fmt::format("{:.2f},{:.2f} ", 100 * static_cast<double>(i) / n,
-                          100 - 100 * std::log(v / range.low) / std::log(range.high / range.low));
-  }
-  return fmt::format("<polyline class=\"line{}\" points=\"{}\"/>", colour, points);
+                          100 - 100 * axis.share(values[i]));
+  return fmt::format(R"(<polyline class="line{}" points="{}"/>)", look, points);
 }
 
 }  // namespace
@@ -132,38 +108,94 @@ std::string escaped_name(std::string_view name) {
   return out;
 }
 
-std::string bar_chart(const std::vector<Bar>& bars, double most) {
+double Axis::share(double value) const {
+  if (!(value > low)) return 0;
+  return std::min(1.0, std::log(value / low) / std::log(high / low));
+}
+
+Axis axis_over(const std::vector<double>& values, int powers, std::string (*shown)(double)) {
+  double low = 1e300, high = 0;
+  for (const double v : values)
+    if (v > 0 && std::isfinite(v)) {
+      low = std::min(low, v);
+      high = std::max(high, v);
+    }
+  Axis axis;
+  axis.shown = shown;
+  if (!(high > 0)) return axis;
+  axis.high = round_up(high);
+  axis.low = 1 / round_up(1 / std::max(low, high * std::pow(10.0, -powers)));  // round, too
+  if (!(axis.low < axis.high)) axis.low = axis.high / 10;
+  return axis;
+}
+
+std::string facets(const Axis& axis, const std::string& figures, std::string_view right) {
+  std::size_t left = 0;
+  for (const double tick : ticks_of(axis)) left = std::max(left, axis.shown(tick).size());
+  return fmt::format(R"(<div class="facets" style="--left:{}ch;--right:{}ch">{}</div>)", left,
+                     right.size(), figures);
+}
+
+std::string bar_chart(const std::vector<Bar>& bars, std::string (*shown)(double)) {
+  double most = 0;
+  for (const Bar& bar : bars)
+    for (const double v : {bar.value, bar.bound})
+      if (std::isfinite(v)) most = std::max(most, v);
+  const auto width = [&](double v) {
+    return most > 0 ? 100 * std::clamp(std::isfinite(v) ? v / most : 1.0, 0.0, 1.0) : 0.0;
+  };
   std::string out = "<ul class=\"bars\">";
+  if (!bars.empty() && std::isfinite(bars[0].bound) &&
+      std::all_of(bars.begin(), bars.end(), [&](auto& b) { return b.bound == bars[0].bound; })) {
+    const double x = width(bars[0].bound);
+    out += fmt::format(R"(<li aria-hidden="true"><span class="limit" style="margin-left:{0:.2f}%;)"
+                       R"(--back-by:-{0:.2f}%">bound {1}</span></li>)",
+                       x, escaped(shown(bars[0].bound)));
+  }
   for (const Bar& bar : bars) {
-    const double share =
-        most > 0 ? std::clamp(std::isfinite(bar.value) ? bar.value / most : 1.0, 0.0, 1.0) : 0.0;
+    const std::string bound =
+        std::isfinite(bar.bound)
+            ? fmt::format(R"(<path class="bound" d="M{:.2f} -.4V1.4"/>)", width(bar.bound))
+            : "";
     out += fmt::format(
-        "<li><span>{}</span><b>{}</b><svg viewBox=\"0 0 100 1\" preserveAspectRatio=\"none\" "
-        "aria-hidden=\"true\"><path class=\"bar\" d=\"M0 0H{:.2f}V1H0z\"/></svg></li>",
-        escaped_name(bar.label), escaped(bar.shown), 100 * share);
+        R"(<li><span>{}</span><b{}>{}</b><svg viewBox="0 0 100 1" preserveAspectRatio="none" )"
+        R"(aria-hidden="true"><path class="{}" d="M0 0H{:.2f}V1H0z"/>{}</svg></li>)",
+        escaped_name(bar.label), bar.above ? " class=\"bad\"" : "", escaped(bar.shown),
+        bar.above ? "bar above" : "bar", width(bar.value), bound);
   }
   return out + "</ul>";
 }
 
-std::string dot_chart(const std::vector<Bar>& dots, const std::string& description) {
-  double most = 0;
-  for (const Bar& dot : dots)
-    if (std::isfinite(dot.value)) most = std::max(most, dot.value);
-  if (!(most > 0)) most = 1;
-  const double step = round_up(most / 4), top = std::ceil(most / step) * step;
-  std::vector<Tick> ticks;
-  for (int i = 0; i * step <= top * (1 + 1e-9); ++i)
-    ticks.push_back({i * step / top, percent(i * step)});
-  std::string body;
-  const auto n = static_cast<double>(std::max<std::size_t>(1, dots.size()));
-  for (std::size_t i = 0; i < dots.size(); ++i) {
-    const double v = std::isfinite(dots[i].value) ? dots[i].value : top;
-    // A line without length, whose round ends make a dot that is not stretched.
-    body += fmt::format("<path class=\"dot\" d=\"M{:.2f} {:.2f}h0\"><title>{}: {}</title></path>",
-                        100 * (static_cast<double>(i) + 0.5) / n, 100 - 100 * v / top,
-                        escaped(dots[i].label), escaped(dots[i].shown));
+std::string dot_chart(const Axis& axis, const DotChart& chart) {
+  std::string body, beside;
+  for (const double bound : chart.bounds) {
+    const double y = 100 - 100 * axis.share(bound);
+    body += fmt::format(R"(<line class="bound" x2="100%" y1="{0:.2f}%" y2="{0:.2f}%"/>)", y);
+    beside += fmt::format(R"(<span class="limit" style="top:{:.2f}%">{}</span>)", y,
+                          escaped(axis.shown(bound)));
   }
-  return with_ticks(description, ticks, body);
+  for (const Dot& dot : chart.dots)
+    body += fmt::format(
+        R"(<use class="{0}" href="#{0}" x="{1:.2f}%" y="{2:.2f}%"><title>{3}</title></use>)",
+        dot.above ? "above" : "within", 100 * dot.place, 100 - 100 * axis.share(dot.value),
+        escaped(dot.label));
+  if (!chart.dots.empty()) {
+    // At the left it begins at its dot, at the right it ends there: it is never outside.
+    const Dot& highest = chart.dots[0];
+    beside += fmt::format(
+        R"(<span class="note{0}" style="left:{1:.2f}%;--back-by:-{1:.2f}%;top:{2:.2f}%">{3}</span>)",
+        highest.above ? " bad" : "", 100 * highest.place, 100 - 100 * axis.share(highest.value),
+        escaped(chart.note));
+  }
+  return fmt::format(
+      R"(<div class="bounded">{}{}</div>)",
+      plot(axis, chart.description, body, fmt::format(R"(<div class="words">{}</div>)", beside)),
+      ends(chart.left, chart.right));
+}
+
+std::string chart_symbols() {
+  return R"(<svg class="symbols" aria-hidden="true"><circle id="within" r="3"/>)"
+         R"(<path id="above" d="M0-5L4.8 3.4H-4.8z"/></svg>)";
 }
 
 std::string histogram(const std::vector<double>& counts, const std::string& low,
@@ -177,21 +209,28 @@ std::string histogram(const std::vector<double>& counts, const std::string& low,
                      static_cast<double>(i + 1) * step);
   return fmt::format("<div class=\"histogram\">{}{}</div>",
                      shapes(description, fmt::format("<path class=\"bar\" d=\"{}V100z\"/>", d)),
-                     axis(low, high));
+                     ends(low, high));
 }
 
-std::string line_chart(const std::vector<Line>& lines, const std::string& description) {
-  const Range range = positive_range(lines);
-  if (!(range.high > 0)) return "<p>All values are 0.</p>";
+std::string line_chart(const Axis& axis, const std::vector<std::vector<double>>& lines,
+                       const std::string& description) {
   std::string body;
-  std::string legend;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    body += polyline(lines[i], i, range);
-    legend += fmt::format("<span class=\"name{}\">{}</span>", i, escaped(lines[i].name));
-  }
-  return fmt::format("{}<div class=\"legend\">{}</div>",
-                     with_ticks(description, logarithmic_ticks(range.low, range.high), body),
-                     legend);
+  for (std::size_t i = 0; i < lines.size(); ++i) body += polyline(lines[i], i, axis);
+  return plot(
+      axis, description,
+      fmt::format(R"(<svg viewBox="0 0 100 100" preserveAspectRatio="none">{}</svg>)", body));
+}
+
+std::string legend_entry(Shape shape, std::string_view meaning) {
+  constexpr const char* shapes[] = {
+      R"(<use class="within" href="#within" x="50%" y="50%"/>)",
+      R"(<use class="above" href="#above" x="50%" y="55%"/>)",
+      R"(<line class="bound" x2="100%" y1="50%" y2="50%"/>)",
+      R"(<line class="line0" x2="100%" y1="50%" y2="50%"/>)",
+      R"(<line class="line1" x2="100%" y1="50%" y2="50%"/>)",
+  };
+  return fmt::format(R"(<span><svg aria-hidden="true">{}</svg>{}</span>)",
+                     shapes[static_cast<std::size_t>(shape)], escaped(meaning));
 }
 
 }  // namespace octavo::cli

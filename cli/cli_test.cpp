@@ -71,6 +71,13 @@ TEST_F(Command, FromFloatToReport) {
   const std::string page = (dir / "r.html").string();
   const Ran report = octavo(fmt::format("report {} {} --stats {} -o {}", in, out, stats, page));
   EXPECT_EQ(report.code, 0) << report.text;
+  EXPECT_THAT(report.text, HasSubstr(page + "\nverdict: good, "));
+  // The verdict is told, but the page is what was asked for.
+  const Ran bad = octavo(fmt::format("report {} {} --max-error 0.0001 -o {}.bad", in, out, page));
+  EXPECT_EQ(bad.code, 0) << bad.text;
+  EXPECT_THAT(bad.text, HasSubstr("above the bound of 0.01 %"));
+  EXPECT_THAT(testing::read_file(page + ".bad"), HasSubstr("verdict failed"));
+  EXPECT_EQ(octavo(fmt::format("report {} {} --max-error -1 -o {}.no", in, out, page)).code, 2);
   const std::string html = testing::read_file(page);
   EXPECT_THAT(html, HasSubstr("Outlier channels"));
   EXPECT_THAT(html, HasSubstr("model.layers.1.mlp.up_proj"));

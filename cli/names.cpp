@@ -7,6 +7,10 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+bool is_number(std::string_view part) {
+  return !part.empty() && std::all_of(part.begin(), part.end(), is_digit);
+}
+
 // Takes the digits from the front of the text, without leading zeros.
 std::string_view take_number(std::string_view& text) {
   const auto* end = std::find_if_not(text.begin(), text.end(), is_digit);
@@ -41,11 +45,22 @@ std::pair<std::string, std::string> split_block(std::string_view layer) {
     const std::size_t dot = layer.find('.', begin);
     if (dot == std::string_view::npos) break;
     const std::string_view part = layer.substr(begin, dot - begin);
-    if (!part.empty() && std::all_of(part.begin(), part.end(), is_digit)) cut = dot;
+    if (is_number(part)) cut = dot;
     begin = dot + 1;
   }
   if (cut == 0) return {"", std::string(layer)};
   return {std::string(layer.substr(0, cut)), std::string(layer.substr(cut + 1))};
+}
+
+std::string block_number(std::string_view block) {
+  std::string out;
+  for (std::size_t begin = 0; begin <= block.size();) {
+    const std::size_t dot = std::min(block.find('.', begin), block.size());
+    const std::string_view part = block.substr(begin, dot - begin);
+    if (is_number(part)) out.append(out.empty() ? "" : ".").append(part);
+    begin = dot + 1;
+  }
+  return out;
 }
 
 }  // namespace octavo::cli

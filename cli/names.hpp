@@ -14,4 +14,7 @@ bool natural_less(std::string_view a, std::string_view b);
 /// model.layers.0.mlp.up_proj gives model.layers.0 and mlp.up_proj. Without one the block is empty.
 std::pair<std::string, std::string> split_block(std::string_view layer);
 
+/// The parts of a block's name that are numbers: 0.3 for model.layers.0.experts.3.
+std::string block_number(std::string_view block);
+
 }  // namespace octavo::cli

@@ -11,6 +11,7 @@
 #include "cli/names.hpp"
 #include "cli/report_page.hpp"
 #include "cli/table.hpp"
+#include "cli/verdict.hpp"
 #include "offline/files.hpp"
 
 namespace octavo::cli {
@@ -18,6 +19,7 @@ namespace {
 
 struct Options {
   ComparisonOptions checkpoints;
+  std::optional<double> max_error;
   std::string out = "report.html";
 };
 
@@ -120,15 +122,17 @@ int run(const Context& context, const Options& o) {
                   o.checkpoints.quantized,
                   original.bytes(),
                   quantized.bytes(),
-                  report.layers.front().scheme,
+                  report,
                   {},
                   {},
-                  report.unexpected};
-  for (const LayerError& e : report.layers)
-    data.layers.push_back(
-        {e, count_values(quantized.tensors(), e.name), scales_of(quantized.tensors(), e.name)});
-  std::sort(data.layers.begin(), data.layers.end(),
-            [](const auto& a, const auto& b) { return natural_less(a.error.name, b.error.name); });
+                  {}};
+  std::vector<LayerError>& layers = data.report.layers;
+  std::sort(layers.begin(), layers.end(),
+            [](const auto& a, const auto& b) { return natural_less(a.name, b.name); });
+  data.verdict = judge(data.report, o.max_error);
+  for (const LayerError& e : layers)
+    data.weights.push_back(
+        {count_values(quantized.tensors(), e.name), scales_of(quantized.tensors(), e.name)});
   if (statistics) {
     auto found = outliers(original, quantized, *statistics);
     if (!found) return fail(found.error());
@@ -137,8 +141,11 @@ int run(const Context& context, const Options& o) {
               [](const auto& a, const auto& b) { return natural_less(a.norm, b.norm); });
   }
   if (const Status s = write_page(o.out, report_page(data)); !s) return fail(s.error());
-  if (!is_stream(o.out)) fmt::print("{}\n", printable(o.out));
-  return exit_ok;
+  if (!is_stream(o.out)) {
+    fmt::print("{}\n", printable(o.out));
+    conclude(data.verdict);
+  }
+  return exit_ok;  // the page is what was asked for
 }
 
 }  // namespace
@@ -149,6 +156,7 @@ void add_report(CLI::App& app, Context& context) {
   auto o = std::make_shared<Options>();
   add_comparison_options(*command, o->checkpoints,
                          "Statistics: errors of outputs, and outlier channels before and after");
+  add_max_error(*command, o->max_error, "what is above it is marked");
   command->add_option("-o,--out", o->out, "The file to write")->capture_default_str();
   command->callback([&context, o] { context.run = [&context, o] { return run(context, *o); }; });
 }

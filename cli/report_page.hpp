@@ -5,14 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "octavo/checkpoint.hpp"
+#include "octavo/verdict.hpp"
 
 namespace octavo::cli {
 
-struct LayerPicture {
-  LayerError error;
-  std::vector<std::uint64_t>
-      values;  ///< how many weights are quantized to each integer, least first
+/// What a layer's quantized weights look like.
+struct WeightPicture {
+  std::vector<std::uint64_t> values;  ///< how many there are of each integer, least first
   std::vector<double> scales;
 };
 
@@ -25,10 +24,10 @@ struct OutlierPicture {
 struct ReportData {
   std::string original, quantized;
   std::uint64_t original_bytes = 0, quantized_bytes = 0;
-  Scheme scheme = Scheme::w8a8_dynamic;
-  std::vector<LayerPicture> layers;
+  VerifyReport report;                 ///< layers in natural order; at least one
+  Verdict verdict;                     ///< on that report
+  std::vector<WeightPicture> weights;  ///< of each of its layers
   std::vector<OutlierPicture> outliers;
-  std::vector<std::string> unexpected;
 };
 
 std::string report_page(const ReportData& data);

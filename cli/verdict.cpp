@@ -8,7 +8,7 @@
 
 namespace octavo::cli {
 
-void add_max_error(CLI::App& command, std::optional<double>& max_error) {
+void add_max_error(CLI::App& command, std::optional<double>& max_error, const std::string& beyond) {
   command
       .add_option_function<std::string>(
           "--max-error",
@@ -20,9 +20,8 @@ void add_max_error(CLI::App& command, std::optional<double>& max_error) {
             max_error = value;
           },
           "The largest relative error of a layer (of its output where rows are sampled, else of "
-          "its "
-          "weights) that is good; beyond it the exit code is 3. none: no bound. Default: 0.1, int4 "
-          "0.25")
+          "its weights) that is good; " +
+              beyond + ". none: no bound. Default: 0.1, int4 0.25")
       ->type_name("E|none");
 }
 

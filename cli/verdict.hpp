@@ -8,8 +8,9 @@
 
 namespace octavo::cli {
 
-/// --max-error E|none; an infinite one lifts the bound.
-void add_max_error(CLI::App& command, std::optional<double>& max_error);
+/// --max-error E|none; an infinite one lifts the bound. `beyond` says what follows from more.
+void add_max_error(CLI::App& command, std::optional<double>& max_error,
+                   const std::string& beyond = "beyond it the exit code is 3");
 
 /// Prints it, and returns the exit code for it.
 int conclude(const Verdict& verdict);

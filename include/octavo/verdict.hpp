@@ -24,7 +24,9 @@ struct Verdict {
   std::optional<double> max_error;  ///< that was asked for; none: the default of each scheme
   std::vector<std::size_t> order;   ///< of the report's layers, the worst first
   std::size_t above = 0;            ///< how many of them, from the first on, are above their bound
-  std::string summary;              ///< one sentence
+  std::string headline;             ///< "3 of 28 layers are above the bound of 10 %"
+  std::string details;              ///< the worst layers, what was measured, what is float
+  std::string summary;              ///< both, as one sentence
   std::vector<std::string> advice;  ///< what to do, a sentence each, with the options to give
 
   /// Of a layer; infinite if there is none.

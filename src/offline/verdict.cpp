@@ -42,6 +42,18 @@ std::string named(const Worst& worst) {
   return out;
 }
 
+// A name as a shell takes it for one word: it comes from a file, and is copied from here.
+std::string shell_word(std::string_view text) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.' || c == '/' || c == '-';
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return std::string(text);
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
 // The fewest patterns that name them: one for a kind of which half or more are bad, else names.
 // What is fused when it runs is kept float together.
 std::string ignore_options(const VerifyReport& report, const Worst& worst) {
@@ -55,7 +67,7 @@ std::string ignore_options(const VerifyReport& report, const Worst& worst) {
     std::vector<std::string> names = fused_with(e->name);
     if (names.empty()) names.push_back(e->name);
     for (const std::string& name : names)
-      patterns.insert(by_kind ? fmt::format("'*.{}'", last_part(name)) : name);
+      patterns.insert(shell_word(by_kind ? fmt::format("*.{}", last_part(name)) : name));
   }
   return fmt::format("--ignore {}", fmt::join(patterns, " "));
 }
@@ -147,28 +159,31 @@ Verdict judge(const VerifyReport& report, std::optional<double> max_error) {
   verdict.above = worst.size();
   verdict.failed = !worst.empty() || !report.unexpected.empty();
   if (report.layers.empty()) {
-    verdict.summary = "verdict: nothing was measured";
+    verdict.headline = "nothing was measured";
+    verdict.summary = "verdict: " + verdict.headline;
     return verdict;
   }
   const LayerError& first = report.layers[verdict.order.front()];
   if (!worst.empty()) {
-    verdict.summary = fmt::format("verdict: {} of {} {} above {}: {} (errors {})", worst.size(),
-                                  counted(report.layers.size(), "layer", "layers"),
-                                  worst.size() == 1 ? "is" : "are", bound_text(first, verdict),
-                                  named(worst), measured(report));
+    verdict.headline = fmt::format("{} of {} {} above {}", worst.size(),
+                                   counted(report.layers.size(), "layer", "layers"),
+                                   worst.size() == 1 ? "is" : "are", bound_text(first, verdict));
+    verdict.details = fmt::format("{} (errors {})", named(worst), measured(report));
     verdict.advice = advice_for(report, worst);
   } else {
-    verdict.summary = fmt::format(
-        "verdict: {}, {}, {}; the largest error is {}, in {} (errors {})",
-        verdict.failed ? "tensors were changed" : "good",
+    verdict.headline = fmt::format(
+        "{}, {}, {}", verdict.failed ? "tensors were changed" : "good",
         counted(report.layers.size(), "layer", "layers"),
-        std::isinf(verdict.bound(first)) ? "no bound" : "none above " + bound_text(first, verdict),
-        percent(first.error()), first.name, measured(report));
+        std::isinf(verdict.bound(first)) ? "no bound" : "none above " + bound_text(first, verdict));
+    verdict.details = fmt::format("the largest error is {}, in {} (errors {})",
+                                  percent(first.error()), first.name, measured(report));
   }
   if (report.float_layers > 0)
-    verdict.summary +=
+    verdict.details +=
         fmt::format("; {} of the linear weights, in {}, are float", percent(report.float_share),
                     counted(report.float_layers, "layer", "layers"));
+  verdict.summary =
+      fmt::format("verdict: {}{} {}", verdict.headline, worst.empty() ? ";" : ":", verdict.details);
   if (!report.unexpected.empty())
     verdict.advice.push_back(fmt::format("{} should not have changed, but did: {}{}",
                                          counted(report.unexpected.size(), "tensor", "tensors"),

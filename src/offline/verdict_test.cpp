@@ -273,6 +273,10 @@ TEST(Verdict, SaysWhatToDo) {
   }
   EXPECT_THAT(judge(report).advice,
               ElementsAre(HasSubstr("--group-size 32"), HasSubstr("--ignore")));
+  // Advice is copied into a shell, and names come from a file.
+  report.layers[0].name = "h.0.it's $(here)";
+  EXPECT_THAT(judge(report).advice.back(), HasSubstr(R"(--ignore 'h.0.it'\''s $(here)')"));
+  report.layers[0].name = "h.0.q_proj";
   // To keep most of a model float is no advice.
   for (LayerError& e : report.layers) e.output_error = 1.0;
   EXPECT_THAT(judge(report).text(), Not(HasSubstr("--ignore")));

@@ -35,11 +35,13 @@ def make_page(
     measured = ["--stats", str(stats)] if stats else []
     shutil.rmtree(quantized, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
-    for command in (
-        ["quantize", str(float_model), str(quantized), *options],
-        ["report", str(float_model), str(quantized), *measured, "-o", str(page)],
+    for accepted, command in (
+        ((0, 3), ["quantize", str(float_model), str(quantized), *options]),  # 3: not good
+        ((0,), ["report", str(float_model), str(quantized), *measured, "-o", str(page)]),
     ):
-        subprocess.run([str(octavo), *command], check=True, stdout=subprocess.DEVNULL)
+        done = subprocess.run([str(octavo), *command], stdout=subprocess.DEVNULL)
+        if done.returncode not in accepted:
+            sys.exit(f"octavo {' '.join(command)} ended with {done.returncode}")
     return page
 
 
@@ -87,6 +89,13 @@ def open_page(b: browser.Browser, page: Path, failures: Failures) -> None:
     failures.check(name, seconds < 30, f"{seconds:.1f} s to load")
 
 
+def check_verdict(b: browser.Browser, name: str, failures: Failures) -> None:
+    failed = b.evaluate("document.querySelector('.verdict')?.matches('.failed')")
+    marks = b.evaluate("document.querySelectorAll('.plot .above').length")
+    failures.check(name, failed == (name == "failing"), "the verdict is another one")
+    failures.check(name, marks == (11 if failed else 0), f"{marks} layers are marked")
+
+
 def check_hostile(b: browser.Browser, page: Path, failures: Failures) -> None:
     strange = "document.querySelectorAll('script, img, iframe, [onerror], [onload]').length"
     failures.check("hostile", b.evaluate(strange) == 0, "a name became an element")
@@ -120,6 +129,7 @@ def main() -> int:
     smooth = ("--smooth", str(stats), "--alpha", "auto")
     pages = {
         "demo": (model, stats, ("--scheme", "w8a8-static", *smooth)),
+        "failing": (model, stats, ("--scheme", "w8a8-static", "--stats", str(stats))),
         "int4": (model, None, ("--scheme", "w4a16-group", "--group-size", "32")),
     }
     for name, make in (("hostile", checkpoints.hostile), ("large", checkpoints.large)):
@@ -132,6 +142,8 @@ def main() -> int:
             page = make_page(o.octavo, float_model, found, o.out / name, *options)
             open_page(b, page, failures)
             layouts(b, page, failures)
+            if name in ("demo", "failing", "int4"):
+                check_verdict(b, name, failures)
             if name == "hostile":
                 check_hostile(b, page, failures)
             if name == "large":

@@ -14,7 +14,7 @@
     if (paper && e.scrollWidth > e.clientWidth) problems.push(`cut off on paper: ${short(e)}`);
 
   // Every chart has a size, lies within the window, and has a name unless it is only decoration.
-  const charts = [...document.querySelectorAll('svg')].filter(shown);
+  const charts = [...document.querySelectorAll('svg:not(svg svg)')].filter(shown);
   if (charts.length === 0) problems.push('there are no charts');
   for (const e of charts) {
     const box = e.getBoundingClientRect();
@@ -24,7 +24,7 @@
       problems.push(`no name: ${short(e)}`);
     if (e.ariaHidden !== 'true' && e.getBBox().width === 0) problems.push(`empty: ${short(e)}`);
     // What must not be torn apart by the end of a page.
-    if (paper && !e.closest('figure, li')) problems.push(`may be torn: ${short(e)}`);
+    if (paper && !e.closest('figure, li, .legend, .verdict')) problems.push(`may be torn: ${short(e)}`);
     if (paper && box.height > 900) problems.push(`higher than a page: ${short(e)}`);
   }
 
@@ -57,19 +57,69 @@
     const box = e.getBoundingClientRect();
     if (box.left < -1 || box.right > root.clientWidth + 1) problems.push(`words outside: ${short(e)}`);
   }
-  for (const [selector, property] of [['.bar', 'fill'], ['.line0', 'stroke'], ['.line1', 'stroke'],
-    ['.dot', 'stroke']]) {
+  for (const [selector, property] of [['.bar', 'fill'], ['.above', 'fill'], ['.within', 'fill'],
+    ['.bound', 'stroke'], ['.line0', 'stroke'], ['.line1', 'stroke']]) {
     const e = document.querySelector(selector);
     if (!e) continue;
     const c = contrast(rgb(getComputedStyle(e)[property]), background(e.closest('svg')));
     if (c < 2.5) problems.push(`contrast ${c.toFixed(1)} of shapes is too low: ${selector}`);
   }
-  for (const group of document.querySelectorAll('.ticks, .axis, .legend')) {
-    const boxes = [...group.children].filter(shown).map((e) => [e, e.getBoundingClientRect()]);
+  const apart = (words) => {
+    const boxes = [...words].filter(shown).map((e) => [e, e.getBoundingClientRect()]);
     boxes.forEach(([e, a], i) => boxes.slice(0, i).forEach(([other, b]) => {
       if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1)
         problems.push(`"${e.textContent}" lies upon "${other.textContent}"`);
     }));
+  };
+  for (const group of document.querySelectorAll('.axis, .legend')) apart(group.children);
+  for (const group of document.querySelectorAll('.facets'))
+    apart(group.querySelectorAll('figcaption, .ticks span, .words span'));
+
+  // The verdict comes first, in words and with a sign.
+  const verdict = document.querySelector('main > h1 + p + .verdict');
+  if (!verdict?.querySelector('h2')?.textContent || !verdict.querySelector('svg[aria-label]'))
+    problems.push('there is no verdict');
+
+  // What is large is named without pointing at it; each chart of errors has its bound.
+  const errors = [...document.querySelectorAll('.facets figure')].filter((e) => e.querySelector('.within, .above'));
+  if (errors.length === 0) problems.push('there are no charts of errors');
+  for (const e of errors) {
+    if (!e.querySelector('.note')?.textContent) problems.push(`no layer is named: ${short(e)}`);
+    const box = e.querySelector('svg').getBoundingClientRect();
+    const bound = e.querySelector('svg .bound')?.getBoundingClientRect();
+    const limit = e.querySelector('.limit')?.getBoundingClientRect();
+    if (!bound || !limit) problems.push(`no bound: ${short(e)}`);
+    else if (shown(e) && (Math.abs((limit.top + limit.bottom - bound.top - bound.bottom) / 2) > 2 ||
+      bound.top < box.top - 1 || bound.bottom > box.bottom + 1)) problems.push(`a bound out of place: ${short(e)}`);
+  }
+  const bars = [...document.querySelectorAll('.bars svg')];
+  if (bars.length === 0 || bars.some((e) => !e.querySelector('.bound'))) problems.push('bars without a bound');
+
+  // A legend says each thing once.
+  const meanings = [...document.querySelectorAll('.legend > *')].map((e) => e.textContent);
+  if (meanings.length === 0) problems.push('there is no legend');
+  if (new Set(meanings).size < meanings.length) problems.push(`a legend is repeated: ${meanings}`);
+
+  // Charts of one sort have the same axis, which is named once in each row of them.
+  for (const sort of ['.within, .above', '.line0']) {
+    const plots = [...document.querySelectorAll('.plot')].filter((e) => e.querySelector(sort));
+    if (new Set(plots.map((e) => e.querySelector('.ticks').innerHTML)).size > 1)
+      problems.push(`axes differ: ${sort}`);
+    const rows = new Map();
+    for (const e of plots.filter(shown)) {
+      const row = Math.round(e.getBoundingClientRect().bottom);
+      rows.set(row, (rows.get(row) ?? 0) + (shown(e.querySelector('.ticks')) ? 1 : 0));
+    }
+    for (const [row, count] of rows)
+      if (count !== 1) problems.push(`${count} names of an axis in a row of charts, at ${row}: ${sort}`);
+  }
+
+  // Words and charts are equally wide.
+  const main = document.querySelector('main').getBoundingClientRect();
+  for (const e of document.querySelectorAll('main > *, main > details > *')) {
+    const box = e.getBoundingClientRect();
+    if (shown(e) && (Math.abs(box.left - main.left) > 1 || Math.abs(box.right - main.right) > 1))
+      problems.push(`narrower than the page: ${short(e)}`);
   }
   return [...new Set(problems)].slice(0, 20);
 })()
