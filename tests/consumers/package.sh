@@ -45,6 +45,8 @@ cc -std=c99 "$program" $(pkg-config --cflags --libs octavo) "-Wl,-rpath,$librari
 "$root/var/first" | grep -q '0.314 ->   31 ->  0.31' || fail "the program printed something else"
 
 command=$root/usr/bin/octavo
+"$(dirname "$0")/../hardening/check.sh" readelf "$command" "$libraries/liboctavo.so" ||
+  fail "it is not hardened"
 LD_LIBRARY_PATH=$libraries "$command" info | grep -q targets || fail "the command does not run"
 for file in lib*/*/cmake/octavo/octavo-offline-targets.cmake include/octavo/checkpoint.hpp; do
   # shellcheck disable=SC2086 # the library directory has the name of the architecture
