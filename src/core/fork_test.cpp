@@ -31,6 +31,7 @@ TEST(Fork, ChildrenGetTheSameBitsWhileThreadsRun) {
   const Stream stream = Stream::cpu({.threads = 4});
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
+  threads.reserve(3);
   for (int i = 0; i < 3; ++i)
     threads.emplace_back([&] {
       while (!stop) EXPECT_TRUE(quantized(stream, x) == want);
