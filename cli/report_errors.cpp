@@ -105,6 +105,7 @@ std::vector<std::string> bounds_of(const ReportData& d) {
   for (const LayerError& e : d.report.layers)
     if (std::isfinite(d.verdict.bound(e))) bounds.insert(d.verdict.bound(e));
   std::vector<std::string> words;
+  words.reserve(bounds.size());
   for (const double bound : bounds) words.push_back(percent(bound));
   return words;
 }

@@ -31,7 +31,7 @@ svg{display:block;width:100%}svg *{vector-effect:non-scaling-stroke}.symbols{dis
 .bounded .ticks,.bounded .words{top:1.3rem}.ticks{display:none;left:calc(-1*var(--left) - .3rem);width:var(--left);color:var(--soft)}.facets>:nth-child(2n+1) .ticks{display:block}
 .ticks span,.words span{position:absolute;white-space:nowrap}.ticks span{right:0;transform:translateY(-50%)}
 .words{left:0;right:0}.limit{left:100%;margin-left:.3rem;transform:translateY(-50%)}
-.note{max-width:100%;overflow:hidden;text-overflow:ellipsis;padding:.1rem .15rem;line-height:1;background:var(--back);transform:translate(var(--back-by),calc(-100% - .25rem))}
+.note{max-width:max(100%,5.5rem);overflow:hidden;text-overflow:ellipsis;padding:.1rem .15rem;line-height:1;background:var(--back);transform:translate(var(--back-by),calc(-100% - .25rem))}
 .bars{list-style:none;margin:0 0 .75rem;padding:0;font-size:.8rem}
 .bars li{display:grid;grid-template-columns:1fr auto;column-gap:.75rem;margin-bottom:.35rem;break-inside:avoid}
 .bars .bound{stroke-dasharray:none}.bars .limit{grid-column:1/-1;justify-self:start;margin-top:-.3rem;transform:translateX(var(--back-by));white-space:nowrap}.bars b{font-weight:600;white-space:nowrap}.bars svg{grid-column:1/-1;height:.5rem;overflow:visible}
