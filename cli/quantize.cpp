@@ -21,6 +21,7 @@ struct Options {
   std::string group_size = "128";
   std::vector<std::string> ignore;
   std::optional<double> max_error;
+  Loader loader = Loader::both;
   bool strict = false;
   bool dry_run = false;
 };
@@ -145,6 +146,7 @@ int run(const Context& context, const Options& o) {
                                           .smooth = !o.smooth.empty(),
                                           .alpha = *alpha,
                                           .strict = o.strict,
+                                          .loader = o.loader,
                                           .measure = !o.max_error || std::isfinite(*o.max_error)});
   if (!plan) return fail(plan.error());
   if (o.dry_run) {
@@ -191,6 +193,13 @@ void add_quantize(CLI::App& app, Context& context) {
           ->capture_default_str();
   command->add_option("--ignore", o->ignore,
                       "Layers that stay float: a name, a pattern with * and ?, or re:REGEX");
+  command
+      ->add_option("--loader", o->loader,
+                   "Who must load the result: both, vllm or transformers. What it does not take is "
+                   "refused (default: both)")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Loader>{
+          {"both", Loader::both}, {"vllm", Loader::vllm}, {"transformers", Loader::transformers}}))
+      ->type_name("WHO");
   add_max_error(*command, o->max_error);
   command->add_flag(
       "--strict", o->strict,

@@ -85,6 +85,9 @@ class Checkpoint {
   SmoothingPairs pairs_;
 };
 
+/// Who must be able to load a result: what it does not take is refused.
+enum class Loader : std::uint8_t { both = 0, vllm = 1, transformers = 2 };
+
 struct QuantizeOptions {
   Scheme scheme = Scheme::w8a8_dynamic;
   /// Of w4a16_group; none: of 128, 64, 32 and 16 the largest that leaves the fewest weights float.
@@ -96,6 +99,7 @@ struct QuantizeOptions {
   bool smooth = false;
   std::optional<double> alpha = 0.5;  ///< of smoothing; none: searched for each pair
   bool strict = false;                ///< refuse rather than leave layers float that should not be
+  Loader loader = Loader::both;       ///< without a config.json nobody is asked
   bool measure = true;  ///< each layer as it is written, on the rows that the statistics sampled
 };
 

@@ -34,7 +34,7 @@ struct LinearWeights {
 };
 LinearWeights linear_weights(const Checkpoint& checkpoint);
 
-/// Refuses a result that no loader takes; notes one that vLLM or transformers does not.
+/// Refuses a result that the loader of the options does not take; notes what only that one takes.
 Status check_loaders(QuantizePlan& plan);
 
 /// config.json of the result.

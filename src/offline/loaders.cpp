@@ -1,5 +1,6 @@
-// Who loads what: which results neither vLLM nor transformers would take, and which only one of
-// them. docs/offline.md has the table; tests/compressed_tensors/models.py holds transformers to it.
+// Who loads what: results that neither vLLM nor transformers would take are refused, and those that
+// only one of them takes unless it is the one that was asked for. docs/offline.md has the table;
+// tests/compressed_tensors/models.py holds transformers to it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +13,25 @@ namespace {
 
 Error refuse(const char* argument, const std::string& text) {
   return {ErrorCode::unsupported, argument, fmt::format("{}: {}", argument, text)};
+}
+
+std::string_view name(Loader loader) { return loader == Loader::vllm ? "vLLM" : "transformers"; }
+
+// `loader` alone takes the result; `why` says what the other one does, and what it would take.
+Status taken_by(Loader loader, QuantizePlan& plan, const std::string& why) {
+  // Without a config.json there is nothing to load: tensors are all that is wanted.
+  if (plan.options.loader == loader || plan.checkpoint->config().empty()) {
+    plan.notes.push_back(fmt::format("{} alone loads this: {}", name(loader), why));
+    return {};
+  }
+  return refuse("loader",
+                fmt::format("expected a result that {}, got one that {} alone loads: {}; or write "
+                            "it for {} alone: --loader {}",
+                            plan.options.loader == Loader::both
+                                ? "both vLLM and transformers load"
+                                : fmt::format("{} loads", name(plan.options.loader)),
+                            name(loader), why, name(loader),
+                            loader == Loader::vllm ? "vllm" : "transformers"));
 }
 
 template <class Wanted>
@@ -56,10 +76,9 @@ Status check_experts(QuantizePlan& plan) {
                     "or ignore *.experts.*",
                     *quantized.begin()));
   if (any_float || (!quantized.empty() && scheme != Scheme::w4a16_group))
-    plan.notes.emplace_back(
-        "transformers does not load this: of a quantized model it reads experts in int4 alone; "
-        "vLLM "
-        "loads it. For transformers, take w4a16-group for all experts");
+    return taken_by(Loader::vllm, plan,
+                    "of a quantized model transformers reads experts in int4 alone; take "
+                    "w4a16-group for all experts");
   return {};
 }
 
@@ -81,24 +100,29 @@ Status check_loaders(QuantizePlan& plan) {
                       "vLLM turns the weights of GPT-2 alone. octavo.torch.quantize_model_ "
                       "quantizes such a model in Python",
                       conv1d->name));
-    plan.notes.emplace_back(
-        "transformers cannot run this: the layers of GPT-2 are Conv1D, and it loads nn.Linear "
-        "alone "
-        "(in int4 it starts with random weights). vLLM turns them. For PyTorch, "
-        "octavo.torch.quantize_model_ quantizes the float model in place");
+    if (Status s = taken_by(
+            Loader::vllm, plan,
+            "the layers of GPT-2 are Conv1D, and transformers loads nn.Linear alone (int8 weights "
+            "stop it, in int4 it starts with random ones); for PyTorch, "
+            "octavo.torch.quantize_model_ quantizes the float model in place");
+        !s)
+      return s;
   }
   if (architecture == "falcon" && int4)
-    plan.notes.emplace_back(
-        "transformers does not load Falcon in int4: its FalconLinear insists on a float weight; "
-        "vLLM "
-        "loads it. For transformers, take w8a8-dynamic or w8a8-static");
+    if (Status s = taken_by(Loader::vllm, plan,
+                            "the FalconLinear of transformers insists on a float weight; take "
+                            "w8a8-dynamic or w8a8-static");
+        !s)
+      return s;
   if (architecture == "bloom" && scheme != Scheme::w8a8_dynamic &&
       first_layer(plan, [](const LinearLayer& layer) {
         return last_part(layer.name) == "query_key_value";
       }) != nullptr)
-    plan.notes.emplace_back(
-        "vLLM does not load BLOOM so: it reorders every tensor of query_key_value as rows of the "
-        "heads; transformers loads it. For vLLM, take w8a8-dynamic, or ignore *.query_key_value");
+    if (Status s = taken_by(Loader::transformers, plan,
+                            "vLLM reorders every tensor of BLOOM's query_key_value as rows of the "
+                            "heads; take w8a8-dynamic, or --ignore '*.query_key_value'");
+        !s)
+      return s;
   if (!int4)
     plan.notes.emplace_back("vLLM has no int8 matrix product for GPUs of compute capability 10.0");
   return {};

@@ -31,8 +31,14 @@ Said said(const std::filesystem::path& path, const QuantizeOptions& options) {
   return plan ? Said{"", plan->notes} : Said{plan.error().message(), {}};
 }
 
-constexpr QuantizeOptions int8{};
+const QuantizeOptions int8{};
 const QuantizeOptions int4{.scheme = Scheme::w4a16_group, .group_size = 8};
+
+// The same for one loader alone.
+QuantizeOptions only(Loader loader, QuantizeOptions options) {
+  options.loader = loader;
+  return options;
+}
 
 TEST(Loaders, TakeALlama) {
   const TemporaryDirectory dir;
@@ -52,10 +58,16 @@ TEST(Loaders, ExpertsInInt8) {
                              {m + "experts.0.w3.weight", {16, 8}}});
   testing::make_file(dir / "in" / "config.json", R"({"model_type":"mixtral"})");
   EXPECT_THAT(
-      said(dir / "in", int8).notes,
-      ElementsAre(
-          HasSubstr("transformers does not load this: of a quantized model it reads experts"),
-          HasSubstr(gpu_note)));
+      said(dir / "in", int8).refusal,
+      HasSubstr("loader: expected a result that both vLLM and transformers load, got one "
+                "that vLLM alone loads: of a quantized model transformers reads experts in int4 "
+                "alone; take w4a16-group for all experts; or write it for vLLM alone: "
+                "--loader vllm"));
+  EXPECT_THAT(said(dir / "in", only(Loader::transformers, int8)).refusal,
+              HasSubstr("expected a result that transformers loads, got"));
+  EXPECT_THAT(
+      said(dir / "in", only(Loader::vllm, int8)).notes,
+      ElementsAre(HasSubstr("vLLM alone loads this: of a quantized model"), HasSubstr(gpu_note)));
   EXPECT_THAT(said(dir / "in", int4).notes, IsEmpty());
   // The reason comes before the wish for statistics, which would be gathered in vain.
   const QuantizeOptions fixed{.scheme = Scheme::w8a8_static};
@@ -67,7 +79,9 @@ TEST(Loaders, ExpertsInInt8) {
               HasSubstr("expected statistics"));
   const QuantizeOptions without{
       .scheme = Scheme::w4a16_group, .group_size = 8, .ignore = {"*.experts.*"}};
-  EXPECT_THAT(said(dir / "in", without).notes, ElementsAre(HasSubstr("experts in int4 alone")));
+  EXPECT_THAT(said(dir / "in", without).refusal, HasSubstr("experts in int4 alone"));
+  EXPECT_THAT(said(dir / "in", only(Loader::vllm, without)).notes,
+              ElementsAre(HasSubstr("experts in int4 alone")));
   // vLLM wants one scheme for all of a block's experts.
   EXPECT_THAT(said(dir / "in", {.ignore = {"*.w2"}}).refusal,
               HasSubstr("experts.* to be treated alike, for they run as one, got "
@@ -77,9 +91,15 @@ TEST(Loaders, ExpertsInInt8) {
 TEST(Loaders, Conv1D) {
   const TemporaryDirectory dir;
   testing::make_gpt2(dir / "in");
+  // Without a config.json nobody could load it anyway.
   EXPECT_THAT(said(dir / "in", int8).notes,
-              ElementsAre(HasSubstr("transformers cannot run this"), HasSubstr(gpu_note)));
+              ElementsAre(HasSubstr("vLLM alone loads this"), HasSubstr(gpu_note)));
   EXPECT_THAT(said(dir / "in", int4).notes, ElementsAre(HasSubstr("quantize_model_")));
+  testing::make_file(dir / "in" / "config.json", R"({"model_type":"gpt2"})");
+  for (const QuantizeOptions& options : {int8, int4}) {
+    EXPECT_THAT(said(dir / "in", options).refusal, HasSubstr("the layers of GPT-2 are Conv1D"));
+    EXPECT_EQ(said(dir / "in", only(Loader::vllm, options)).refusal, "");
+  }
   testing::make_file(dir / "in" / "config.json", R"({"model_type":"openai-gpt"})");
   EXPECT_THAT(said(dir / "in", int8).refusal,
               HasSubstr("expected layers that vLLM or transformers loads, got h.0.attn.c_attn"));
@@ -95,16 +115,23 @@ TEST(Loaders, FusedAttention) {
   ASSERT_TRUE(checkpoint);
   const Statistics stats = testing::make_statistics(*checkpoint);
   EXPECT_THAT(said(dir / "in", int8).notes, ElementsAre(HasSubstr(gpu_note)));
-  EXPECT_THAT(said(dir / "in", {.scheme = Scheme::w8a8_static, .statistics = &stats}).notes,
-              ElementsAre(HasSubstr("vLLM does not load BLOOM so"), HasSubstr(gpu_note)));
-  EXPECT_THAT(said(dir / "in", int4).notes, ElementsAre(HasSubstr("vLLM does not load BLOOM so")));
+  const QuantizeOptions fixed{.scheme = Scheme::w8a8_static, .statistics = &stats};
+  for (const QuantizeOptions& options : {fixed, int4}) {
+    EXPECT_THAT(said(dir / "in", options).refusal, HasSubstr("--loader transformers"));
+    EXPECT_THAT(
+        said(dir / "in", only(Loader::vllm, options)).refusal,
+        HasSubstr("expected a result that vLLM loads, got one that transformers alone loads"));
+    EXPECT_THAT(said(dir / "in", only(Loader::transformers, options)).notes,
+                ::testing::Contains(HasSubstr("transformers alone loads this: vLLM reorders")));
+  }
   const QuantizeOptions rest{
       .scheme = Scheme::w4a16_group, .group_size = 8, .ignore = {"*.query_key_value"}};
   EXPECT_THAT(said(dir / "in", rest).notes, IsEmpty());
   testing::make_file(dir / "in" / "config.json", R"({"model_type":"falcon"})");
   EXPECT_THAT(said(dir / "in", int8).notes, ElementsAre(HasSubstr(gpu_note)));
-  EXPECT_THAT(said(dir / "in", int4).notes,
-              ElementsAre(HasSubstr("transformers does not load Falcon in int4")));
+  EXPECT_THAT(said(dir / "in", int4).refusal, HasSubstr("FalconLinear"));
+  EXPECT_THAT(said(dir / "in", only(Loader::vllm, int4)).notes,
+              ElementsAre(HasSubstr("FalconLinear")));
 }
 
 // A head that is tied to the embedding is not stored, and still no loader may look for its scales.

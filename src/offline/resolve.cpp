@@ -272,9 +272,13 @@ Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions
     if (options.scheme == Scheme::w4a16_group)
       plan.group_size = options.group_size.value_or(best_group_size(checkpoint, *ignore));
     if (Status s = choose_layers(checkpoint, *ignore, plan); !s) return s.error();
-    if (const auto left = left_float(plan); options.strict && !left.empty())
-      return refuse("strict", fmt::format("expected a scheme that takes every layer, got {}",
-                                          left.front().text()));
+    if (options.strict) {
+      std::vector<std::string> left;
+      for (const LeftFloat& layers : left_float(plan)) left.push_back(layers.text());
+      if (!left.empty())
+        return refuse("strict", fmt::format("expected a scheme that takes every layer, got {}",
+                                            fmt::join(left, ", and ")));
+    }
     if (Status s = check_loaders(plan); !s) return s.error();
     const bool needs = options.smooth || options.scheme == Scheme::w8a8_static;
     if (needs && options.statistics == nullptr)

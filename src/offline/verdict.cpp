@@ -154,7 +154,8 @@ Verdict judge(const VerifyReport& report, std::optional<double> max_error) {
                    [&](std::size_t a, std::size_t b) { return badness(a) > badness(b); });
   Worst worst;
   for (const std::size_t i : verdict.order)
-    if (const LayerError& e = report.layers[i]; !(e.error() <= verdict.bound(e)))
+    if (const LayerError& e = report.layers[i];
+        !std::isinf(verdict.bound(e)) && !(e.error() <= verdict.bound(e)))
       worst.push_back(&e);
   verdict.above = worst.size();
   verdict.failed = !worst.empty() || !report.unexpected.empty();
@@ -171,10 +172,11 @@ Verdict judge(const VerifyReport& report, std::optional<double> max_error) {
     verdict.details = fmt::format("{} (errors {})", named(worst), measured(report));
     verdict.advice = advice_for(report, worst);
   } else {
+    const bool lifted = std::isinf(verdict.bound(first));
     verdict.headline = fmt::format(
-        "{}, {}, {}", verdict.failed ? "tensors were changed" : "good",
+        "{}, {}{}", verdict.failed ? "tensors were changed" : (lifted ? "no bound" : "good"),
         counted(report.layers.size(), "layer", "layers"),
-        std::isinf(verdict.bound(first)) ? "no bound" : "none above " + bound_text(first, verdict));
+        lifted ? "" : ", none above " + bound_text(first, verdict));
     verdict.details = fmt::format("the largest error is {}, in {} (errors {})",
                                   percent(first.error()), first.name, measured(report));
   }

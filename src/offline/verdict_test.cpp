@@ -13,6 +13,7 @@
 namespace octavo {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -90,6 +91,8 @@ TEST(LeftFloat, CountsExpertsInOneTensorAndWeightsOfOtherTypes) {
             "tensor");
   EXPECT_EQ(left[1].text(),
             "1 layer, 17 % of the linear weights, stays float: F8_E4M3 is not a float type");
+  EXPECT_THAT(resolve(*in, {.strict = true}).error().message(),
+              AllOf(HasSubstr(left[0].text()), HasSubstr(", and " + left[1].text())));
 }
 
 TEST(GroupSize, AutoTakesTheLargestThatFits) {
@@ -226,7 +229,10 @@ TEST(Verdict, HasADefaultBoundForEachScheme) {
   EXPECT_TRUE(judge(report, 0.0).failed);
   const Verdict lifted = judge(report, std::numeric_limits<double>::infinity());
   EXPECT_FALSE(lifted.failed);
-  EXPECT_THAT(lifted.summary, HasSubstr("no bound"));
+  EXPECT_THAT(lifted.summary, StartsWith("verdict: no bound, 2 layers; the largest error"));
+  report.layers[0].output_error = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(judge(report, 2.0).failed);
+  EXPECT_FALSE(judge(report, std::numeric_limits<double>::infinity()).failed);
 }
 
 TEST(Verdict, NamesTheWorstFirstAndWhatIsNoNumber) {
