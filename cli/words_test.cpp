@@ -115,7 +115,9 @@ TEST_F(Words, NamesAreHarmless) {
       EXPECT_THAT(ran.text, Not(HasSubstr(raw))) << arguments;
       EXPECT_THAT(testing::read_file(page), Not(HasSubstr(raw)));
     }
-    if (!arguments.starts_with("report")) EXPECT_THAT(ran.text, HasSubstr(shown)) << arguments;
+    if (!arguments.starts_with("report")) {
+      EXPECT_THAT(ran.text, HasSubstr(shown)) << arguments;
+    }
   }
   EXPECT_THAT(testing::read_file(page), HasSubstr(shown));
 }

@@ -110,9 +110,13 @@ inline constexpr std::array<DTypeInfo, dtype_count + 1> dtype_info{{
 [[nodiscard]] constexpr DType compute_type(DType t) noexcept {
   return t == DType::f64 ? DType::f64 : DType::f32;
 }
-/// Bytes of `n` consecutive elements that start on a byte.
+/// Bytes of `n` consecutive elements that start on a byte: 0 for a negative `n`, and INT64_MAX,
+/// which no memory has, for more than fit into the result.
 [[nodiscard]] constexpr std::int64_t bytes_for(DType t, std::int64_t n) noexcept {
-  return is_packed(t) ? n / 2 + n % 2 : n * (bits(t) / 8);
+  if (n < 0) return 0;
+  if (is_packed(t)) return n / 2 + n % 2;
+  std::int64_t bytes = 0;
+  return __builtin_mul_overflow(n, std::int64_t{bits(t) / 8}, &bytes) ? INT64_MAX : bytes;
 }
 
 /// The DType of a C++ element type: `dtype_of<float>` is `DType::f32`.
