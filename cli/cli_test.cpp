@@ -85,14 +85,23 @@ TEST_F(Command, FromFloatToReport) {
   EXPECT_THAT(html, Not(HasSubstr("<script")));
 }
 
-TEST_F(Command, SaysWhoDoesNotLoadTheResult) {
+TEST_F(Command, WritesWhatOneLoaderTakesOnlyForThatOne) {
   testing::make_gpt2(dir / "gpt2");
+  testing::make_file(dir / "gpt2" / "config.json", R"({"model_type":"gpt2"})");
   const std::string quantize = fmt::format("quantize {} {}", (dir / "gpt2").string(), out);
-  for (const char* option : {" --dry-run", ""}) {
+  for (const char* option : {" --dry-run", "", " --loader transformers"}) {
+    const Ran ran = octavo(quantize + option);
+    EXPECT_EQ(ran.code, 1) << ran.text;
+    EXPECT_THAT(ran.text, HasSubstr("got one that vLLM alone loads: the layers of GPT-2"));
+    EXPECT_THAT(ran.text, HasSubstr("--loader vllm"));
+    EXPECT_FALSE(std::filesystem::exists(out));
+  }
+  for (const char* option : {" --loader vllm --dry-run", " --loader vllm"}) {
     const Ran ran = octavo(quantize + option);
     EXPECT_EQ(ran.code, 0) << ran.text;
-    EXPECT_THAT(ran.text, HasSubstr("\nnote: transformers cannot run this"));
+    EXPECT_THAT(ran.text, HasSubstr("\nnote: vLLM alone loads this"));
   }
+  EXPECT_EQ(octavo(quantize + " --loader nobody").code, 2);
 }
 
 TEST_F(Command, Bench) {

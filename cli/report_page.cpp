@@ -29,11 +29,12 @@ std::string capitalized(std::string text) {
   return text;
 }
 
-// A number and its % stay on one line.
-std::string unbroken(std::string text) {
-  for (std::size_t at = 0; (at = text.find(" %", at)) != std::string::npos;)
-    text.replace(at, 1, "\u00a0");
-  return text;
+// As text of the page, in which a number and its % stay on one line.
+std::string unbroken(const std::string& text) {
+  std::string page = escaped(text);
+  for (std::size_t at = 0; (at = page.find(" %", at)) != std::string::npos;)
+    page.replace(at, 1, "&nbsp;");
+  return page;
 }
 
 // "sentence: --options", with options that are selected by one click.
@@ -60,8 +61,8 @@ std::string verdict(const ReportData& d) {
       R"(<section class="verdict {}"><h2><svg viewBox="0 0 24 24" role="img" aria-label="{}">{})"
       R"(</svg>{}</h2><p>{}.</p>{}{}</section>)",
       v.failed ? "failed" : "good", v.failed ? "Not good" : "Good",
-      v.failed ? cross_icon : tick_icon, escaped(unbroken(capitalized(v.headline))),
-      escaped(unbroken(v.above > 0 ? "The worst: " + v.details : capitalized(v.details))),
+      v.failed ? cross_icon : tick_icon, unbroken(capitalized(v.headline)),
+      unbroken(v.above > 0 ? "The worst: " + v.details : capitalized(v.details)),
       items.empty() ? "" : fmt::format("<ul>{}</ul>", items), changed);
 }
 

@@ -153,12 +153,12 @@ TEST(Page, SaysWhatItCostAndSaved) {
 TEST(Page, BeginsWithAVerdictInWords) {
   const std::string good = report_page(made("m", 3));
   EXPECT_THAT(good, HasSubstr(R"(<section class="verdict good"><h2>)"));
-  EXPECT_THAT(good, HasSubstr("Good, 6 layers, none above the bound of 10\u00a0%</h2>"));
+  EXPECT_THAT(good, HasSubstr("Good, 6 layers, none above the bound of 10&nbsp;%</h2>"));
   EXPECT_THAT(good, Not(HasSubstr("above the bound</span>")));
   EXPECT_THAT(good, HasSubstr("the bound, 10 %</span>"));
   const std::string failed = report_page(made("m", 3, 0.015));
   EXPECT_THAT(failed, HasSubstr(R"(<section class="verdict failed"><h2>)"));
-  EXPECT_THAT(failed, HasSubstr("2 of 6 layers are above the bound of 1.5\u00a0%</h2>"));
+  EXPECT_THAT(failed, HasSubstr("2 of 6 layers are above the bound of 1.5&nbsp;%</h2>"));
   EXPECT_THAT(failed, HasSubstr("<li>Keep them float: <code>--ignore &#39;*.up&#39;</code>"));
   EXPECT_THAT(failed, HasSubstr("above the bound</span>"));
   EXPECT_THAT(failed, HasSubstr("<td class=\"bad\">\u25b2 3 %"));

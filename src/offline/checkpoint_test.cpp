@@ -375,7 +375,7 @@ TEST(Quantize, RoutersAreSmoothedAndStayFloat) {
   testing::make_file(dir / "in" / "config.json", R"({"model_type":"mixtral"})");
   const Checkpoint in = open(dir / "in");
   const Statistics stats = make_statistics(in);
-  run(in, {.statistics = &stats, .smooth = true}, dir / "out");
+  run(in, {.statistics = &stats, .smooth = true, .loader = Loader::vllm}, dir / "out");
   const Checkpoint out = open(dir / "out");
   const auto sidecar = SafetensorsFile::open(dir / "out" / smoothing_file_name);
   ASSERT_TRUE(sidecar);

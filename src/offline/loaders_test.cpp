@@ -75,8 +75,11 @@ TEST(Loaders, ExpertsInInt8) {
       said(dir / "in", fixed).refusal,
       HasSubstr("scheme: expected w8a8-dynamic or w4a16-group for experts, got w8a8-static"));
   EXPECT_THAT(said(dir / "in", fixed).refusal, HasSubstr("ignore *.experts.*"));
-  EXPECT_THAT(said(dir / "in", {.scheme = Scheme::w8a8_static, .ignore = {"*.experts.*"}}).refusal,
-              HasSubstr("expected statistics"));
+  EXPECT_THAT(
+      said(dir / "in",
+           {.scheme = Scheme::w8a8_static, .ignore = {"*.experts.*"}, .loader = Loader::vllm})
+          .refusal,
+      HasSubstr("expected statistics"));
   const QuantizeOptions without{
       .scheme = Scheme::w4a16_group, .group_size = 8, .ignore = {"*.experts.*"}};
   EXPECT_THAT(said(dir / "in", without).refusal, HasSubstr("experts in int4 alone"));
