@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "cli/chart.hpp"
@@ -57,13 +58,16 @@ std::string verdict(const ReportData& d) {
     changed = maybe_folded(true, "All tensors that should not have changed",
                            fmt::format("<ul>{}</ul>", changed));
   }
-  return fmt::format(
-      R"(<section class="verdict {}"><h2><svg viewBox="0 0 24 24" role="img" aria-label="{}">{})"
-      R"(</svg>{}</h2><p>{}.</p>{}{}</section>)",
-      v.failed ? "failed" : "good", v.failed ? "Not good" : "Good",
-      v.failed ? cross_icon : tick_icon, unbroken(capitalized(v.headline)),
-      unbroken(v.above > 0 ? "The worst: " + v.details : capitalized(v.details)),
-      items.empty() ? "" : fmt::format("<ul>{}</ul>", items), changed);
+  // Without a bound there is neither.
+  const bool judged = !v.max_error || std::isfinite(*v.max_error) || v.failed;
+  const std::string icon =
+      fmt::format(R"(<svg viewBox="0 0 24 24" role="img" aria-label="{}">{}</svg>)",
+                  v.failed ? "Not good" : "Good", v.failed ? cross_icon : tick_icon);
+  return fmt::format(R"(<section class="verdict {}"><h2>{}{}</h2><p>{}.</p>{}{}</section>)",
+                     v.failed ? "failed" : (judged ? "good" : "open"), judged ? icon : "",
+                     unbroken(capitalized(v.headline)),
+                     unbroken(v.above > 0 ? "The worst: " + v.details : capitalized(v.details)),
+                     items.empty() ? "" : fmt::format("<ul>{}</ul>", items), changed);
 }
 
 std::string tile(std::string_view name, std::string_view value, std::string_view note,

@@ -11,7 +11,7 @@ body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--back);
 h1{font-size:1.5rem;line-height:1.25;margin:.5rem 0}h2{font-size:1.2rem;margin:2.25rem 0 .25rem}h3{font-size:.9rem;margin:1.25rem 0 .35rem}
 p{color:var(--soft);margin:.25rem 0 .75rem}.bad{color:var(--bad)}sub{line-height:0}
 .verdict{margin:1rem 0;padding:.75rem 1rem;border:1px solid var(--line);border-left:.35rem solid var(--mark);border-radius:.5rem;background:var(--card);break-inside:avoid}
-.verdict.good{--mark:var(--good)}.verdict.failed{--mark:var(--bad)}
+.verdict.good{--mark:var(--good)}.verdict.open{--mark:var(--soft)}.verdict.failed{--mark:var(--bad)}
 .verdict h2{display:flex;gap:.6rem;margin:0;color:var(--mark)}.verdict h2 svg{flex:none;width:1.5rem;height:1.5rem;margin-top:.1rem}
 .verdict path{fill:none;stroke:currentColor;stroke-width:3;stroke-linecap:round;stroke-linejoin:round}.verdict>:last-child{margin-bottom:0}
 .verdict ul{margin:.5rem 0;padding:0;list-style:none}.verdict li{margin:.4rem 0}
