@@ -3,8 +3,8 @@
 For each architecture and scheme, transformers with compressed-tensors loads the result: no tensor
 is missing or left over, the weights that it runs with are, bit for bit, scale * q of the file, and
 the logits are near those of the float model. Where it cannot load one, `octavo quantize` must
-refuse; that transformers still cannot load what is then written for vLLM is checked as well, so that
-those words stay true.
+refuse; that transformers still cannot load what is then written for vLLM is checked as well, so
+that those words stay true.
 
     OCTAVO_COMPRESSED_TENSORS=PATH:... models.py OCTAVO SCRATCH [VARIABLE]
 
@@ -72,12 +72,13 @@ MODELS = {
 MASKED = {"bert", "roberta", "distilbert"}
 UNSMOOTHED = MASKED | {"gemma"}  # their norms feed more than layers
 
-# What transformers does not load, and the words of the refusal: unless it is for vLLM alone, or ever.
+# What transformers does not load, and the words of the refusal: unless it is for vLLM, or ever.
 FLOAT_EXPERTS = ["--ignore", "*.experts.*"]
+INT4_EXPERTS = "transformers reads experts in int4 alone"
 FOR_VLLM = {
-    ("mixtral", "w8a8-dynamic"): "transformers reads experts in int4 alone",
+    ("mixtral", "w8a8-dynamic"): INT4_EXPERTS,
     ("falcon", "w4a16-group"): "FalconLinear of transformers insists",
-    **{("mixtral", scheme, *FLOAT_EXPERTS): "transformers reads experts in int4 alone" for scheme in BOUNDS},
+    **{("mixtral", scheme, *FLOAT_EXPERTS): INT4_EXPERTS for scheme in BOUNDS},
     **{("gpt2", scheme): "the layers of GPT-2 are Conv1D" for scheme in BOUNDS},
 }
 ONLY_TRANSFORMERS = {"bloom"}
