@@ -141,7 +141,7 @@ class Model:
         save_file(tensors, self.directory / "statistics", {"octavo.stats": "1"})
 
     def quantize(self, scheme, *options):
-        out = self.directory / (scheme + ("-options" if options else ""))
+        out = self.directory / "-".join([scheme, *(re.sub(r"\W", "", o) for o in options)])
         if scheme == "w4a16-group":
             options += ("--group-size", str(GROUP))
         if scheme == "w8a8-static":
