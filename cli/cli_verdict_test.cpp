@@ -111,7 +111,7 @@ TEST_F(Command, QuantizeMeasuresAnySchemeWithSampledRows) {
   const Ran refused =
       octavo(fmt::format("quantize {} {}4 --stats {}", in, out, (dir / "unsampled").string()));
   EXPECT_EQ(refused.code, 1);
-  EXPECT_THAT(refused.text, HasSubstr("expected sampled rows to measure with"));
+  EXPECT_THAT(refused.text, HasSubstr("expected sampled rows of layers of"));
   EXPECT_FALSE(std::filesystem::exists(out + "4"));
 }
 

@@ -21,7 +21,7 @@ struct Options {
   std::string group_size = "128";
   std::vector<std::string> ignore;
   std::optional<double> max_error;
-  Loader loader = Loader::both;
+  std::string loader = "both";
   bool strict = false;
   bool dry_run = false;
 };
@@ -101,9 +101,10 @@ Result<std::optional<T>> number_or_auto(const char* option, const char* expected
   return std::optional<T>(value);
 }
 
-bool holds_samples(const Statistics& statistics) {
-  return std::any_of(statistics.layers().begin(), statistics.layers().end(),
-                     [](const auto& layer) { return layer.second.sample_count() > 0; });
+// (One of the words that the option admits.)
+Loader loader_of(const std::string& word) {
+  if (word == "vllm") return Loader::vllm;
+  return word == "transformers" ? Loader::transformers : Loader::both;
 }
 
 // How good the result is, as far as it was measured on the way.
@@ -132,11 +133,6 @@ int run(const Context& context, const Options& o) {
     if (!read) return fail(read.error());
     statistics = *std::move(read);
   }
-  if (*scheme != Scheme::w8a8_static && !o.stats.empty() && !holds_samples(*statistics))
-    return fail(Error(ErrorCode::invalid_problem, "stats",
-                      fmt::format("stats: expected sampled rows to measure with, for {} uses "
-                                  "nothing else of them, got none in {}",
-                                  o.scheme, o.stats)));
   const auto checkpoint = Checkpoint::open(o.in);
   if (!checkpoint) return fail(checkpoint.error());
   const auto plan = resolve(*checkpoint, {.scheme = *scheme,
@@ -146,9 +142,15 @@ int run(const Context& context, const Options& o) {
                                           .smooth = !o.smooth.empty(),
                                           .alpha = *alpha,
                                           .strict = o.strict,
-                                          .loader = o.loader,
+                                          .loader = loader_of(o.loader),
                                           .measure = !o.max_error || std::isfinite(*o.max_error)});
   if (!plan) return fail(plan.error());
+  if (*scheme != Scheme::w8a8_static && !o.stats.empty() && !plan->measured)
+    return fail(
+        Error(ErrorCode::invalid_problem, "stats",
+              fmt::format("stats: expected sampled rows of layers of {} to measure with, for "
+                          "{} uses nothing else of them, got none in {}",
+                          o.in, o.scheme, o.stats)));
   if (o.dry_run) {
     print_plan(*plan);
     return exit_ok;
@@ -196,10 +198,9 @@ void add_quantize(CLI::App& app, Context& context) {
   command
       ->add_option("--loader", o->loader,
                    "Who must load the result: both, vllm or transformers. What it does not take is "
-                   "refused (default: both)")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Loader>{
-          {"both", Loader::both}, {"vllm", Loader::vllm}, {"transformers", Loader::transformers}}))
-      ->type_name("WHO");
+                   "refused")
+      ->check(CLI::IsMember({"both", "vllm", "transformers"}))
+      ->capture_default_str();
   add_max_error(*command, o->max_error);
   command->add_flag(
       "--strict", o->strict,

@@ -118,6 +118,12 @@ int run(const Context& context, const Options& o) {
   const auto compared = compare(context, o.checkpoints);
   if (!compared) return fail(compared.error());
   const auto& [original, quantized, statistics, report] = *compared;
+  for (const Checkpoint* checkpoint : {&original, &quantized})
+    for (const SafetensorsFile& file : checkpoint->tensors().files())
+      if (std::error_code error; std::filesystem::equivalent(file.path(), o.out, error))
+        return fail(
+            Error(ErrorCode::invalid_problem, "out",
+                  fmt::format("out: expected another file than the weights, got {}", o.out)));
   ReportData data{o.checkpoints.original,
                   o.checkpoints.quantized,
                   original.bytes(),

@@ -51,7 +51,9 @@ TEST(Names, BlockNumbers) {
 
 TEST(Chart, Escapes) {
   EXPECT_EQ(escaped("<a b=\"c\" d='e'>&\n"), "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;\\n");
-  EXPECT_EQ(escaped("a\u202eb\x1b\xff"), "a\\u202eb\\x1b\\xff");
+  EXPECT_EQ(escaped("a\xe2\x80\xae"
+                    "b\x1b\xff"),
+            "a\\u202eb\\x1b\\xff");
   EXPECT_EQ(escaped_name("a.b_c/<"), "a.<wbr>b_<wbr>c/<wbr>&lt;");
   EXPECT_EQ(escaped_name("a."), "a.");
   EXPECT_EQ(escaped_name(""), "");
@@ -61,7 +63,8 @@ constexpr double inf = std::numeric_limits<double>::infinity();
 
 std::size_t count(std::string_view text, std::string_view part) {
   std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++n;
+  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1))
+    ++n;
   return n;
 }
 
@@ -193,7 +196,8 @@ TEST(Page, HasAChartWithTheBoundForEachKindTheWorstFirst) {
     // The worst of each is named in its chart; one line at the bound in each, in the legend and in
     // each bar of the list.
     EXPECT_THAT(page, HasSubstr(fmt::format(">{}: {} %</span>", blocks - 1, blocks)));
-    EXPECT_EQ(count(page, "class=\"bound\""), 2 + 1 + std::min<std::size_t>(10, 2U * blocks));
+    EXPECT_EQ(count(page, "class=\"bound\""),
+              2 + 1 + std::min(std::size_t{10}, std::size_t{2} * static_cast<std::size_t>(blocks)));
     EXPECT_EQ(count(page, "<div class=\"facets\""), blocks > 3 ? 3U : 2U);
     // One legend for errors, one for lines.
     EXPECT_EQ(count(page, "class=\"legend\""), 2U);

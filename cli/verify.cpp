@@ -34,6 +34,7 @@ void print_json(const VerifyReport& report, const Verdict& verdict,
              {"advice", verdict.advice}}},
            {"layers", Json::array()},
            {"unexpected", report.unexpected},
+           {"added", report.added},
            {"float_layers", report.float_layers},
            {"float_share", report.float_share}};
   for (const std::size_t i : order) {

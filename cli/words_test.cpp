@@ -96,22 +96,27 @@ TEST_F(Words, PatternsEndSoon) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
+// U+202E and U+2066, by their bytes: in the source they would turn the rest of a line.
+constexpr const char* turned = "\xe2\x80\xae";
+constexpr const char* isolated = "\xe2\x81\xa6";
+
 // What a checkpoint could say to a terminal or a page is shown, not done.
 TEST_F(Words, NamesAreHarmless) {
-  const std::string bad = "\x1b[2J\n\u009b1m\u202e\u2066\u200b";
+  const std::string bad = std::string("\x1b[2J\n\u009b1m") + turned + isolated + "\u200b";
   const std::string shown = "\\x1b[2J\\n\\x9b1m\\u202e\\u2066\\u200b";
   testing::make_safetensors(dir / "names" / "m.safetensors", {{bad + ".up.weight", {8, 8}}});
   testing::make_file(dir / "names" / "config.json", Json{{"model_type", bad}}.dump());
   testing::make_file(dir / "names" / (bad + ".bin"), "");
   const std::string names = (dir / "names").string(), page = (dir / "r.html").string();
-  for (const std::string& arguments :
-       {"inspect --tensors " + names, "quantize --dry-run " + names + " " + out,
-        "quantize --smooth " + stats + " " + names + " " + out, "quantize " + names + " " + out,
-        "verify --max-error 0 " + names + " " + out,
-        "report " + names + " " + out + " -o " + page}) {
+  for (const std::string& arguments : {fmt::format("inspect --tensors {}", names),
+                                       fmt::format("quantize --dry-run {} {}", names, out),
+                                       fmt::format("quantize --smooth {} {} {}", stats, names, out),
+                                       fmt::format("quantize {} {}", names, out),
+                                       fmt::format("verify --max-error 0 {} {}", names, out),
+                                       fmt::format("report {} {} -o {}", names, out, page)}) {
     const Ran ran = octavo(arguments);
     EXPECT_NE(ran.code, -1) << arguments;
-    for (const char* raw : {"\x1b", "\u009b", "\u202e", "\u2066", "\u200b"}) {
+    for (const char* raw : {"\x1b", "\u009b", turned, isolated, "\u200b"}) {
       EXPECT_THAT(ran.text, Not(HasSubstr(raw))) << arguments;
       EXPECT_THAT(testing::read_file(page), Not(HasSubstr(raw)));
     }
@@ -123,14 +128,14 @@ TEST_F(Words, NamesAreHarmless) {
 }
 
 TEST_F(Words, JsonIsValidForAnyName) {
-  testing::make_safetensors(dir / "x\xff\xfe" / "m\xff.safetensors",
-                            {{"\x1b\"\\\u202e.weight", {8, 8}}});
+  const std::string name = std::string("\x1b\"\\") + turned;
+  testing::make_safetensors(dir / "x\xff\xfe" / "m\xff.safetensors", {{name + ".weight", {8, 8}}});
   const std::string path = (dir / "x").string() + "$(printf '\\377\\376')";
   const Json inspected = Json::parse(octavo("inspect --json " + path).text);
-  EXPECT_EQ(inspected["layers"][0]["name"], "\x1b\"\\\u202e");
+  EXPECT_EQ(inspected["layers"][0]["name"], name);
   EXPECT_EQ(octavo(fmt::format("quantize {} {}", path, out)).code, 0);
   const Json verified = Json::parse(octavo(fmt::format("verify --json {} {}", path, out)).text);
-  EXPECT_EQ(verified["layers"][0]["name"], "\x1b\"\\\u202e");
+  EXPECT_EQ(verified["layers"][0]["name"], name);
   // What cannot be shown is shown as what it is.
   EXPECT_THAT(octavo("inspect " + path).text, HasSubstr("x\\xff\\xfe"));
 }

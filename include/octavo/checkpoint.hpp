@@ -126,6 +126,7 @@ struct QuantizePlan {
   std::vector<KeptTensor> kept;
   std::vector<std::string> notes;  ///< loaders that do not take the result, and what to do
   std::uint64_t output_bytes = 0;  ///< of tensors
+  bool measured = false;           ///< layers are, as they are written: rows are sampled for some
 };
 
 /// Layers that a plan should quantize and leaves float, for one reason.
@@ -180,8 +181,9 @@ struct VerifyReport {
   std::vector<LayerError> layers;
   /// Tensors that should have kept their bytes (or be divided by the scales) and did not.
   std::vector<std::string> unexpected;
-  std::size_t float_layers = 0;  ///< that are not quantized, heads and routers included
-  double float_share = 0;        ///< of the weights of all linear layers
+  std::vector<std::string> added;  ///< tensors that the float checkpoint does not have
+  std::size_t float_layers = 0;    ///< that are not quantized, heads and routers included
+  double float_share = 0;          ///< of the weights of all linear layers
 };
 
 struct QuantizeReport {
@@ -193,7 +195,7 @@ struct QuantizeReport {
   std::vector<std::string> links;
   std::uint64_t bytes_written = 0;
   int shards_kept = 0;  ///< that an earlier run had finished
-  /// Layers that were measured, as verify measures them: those with sampled rows.
+  /// All layers as verify measures them, if the plan says so.
   VerifyReport measured;
 };
 

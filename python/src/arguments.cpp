@@ -38,7 +38,7 @@ std::string parse_text(nb::handle value, const char* argument) {
 
 std::string parse_path(nb::handle value, const char* argument) {
   PyObject* bytes = nullptr;
-  if (PyUnicode_FSConverter(value.ptr(), &bytes) != 0) {
+  if (into_python([&] { return PyUnicode_FSConverter(value.ptr(), &bytes); }) != 0) {
     const nb::object owner = nb::steal(bytes);
     return {PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes))};
   }
@@ -100,7 +100,7 @@ RangeMode parse_mode(nb::handle value) {
 std::optional<std::int64_t> parse_integer(nb::handle value, const char* argument) {
   if (value.is_none()) return std::nullopt;
   if (PyBool_Check(value.ptr()) == 0 && PyIndex_Check(value.ptr()) != 0) {
-    const nb::object index = nb::steal(PyNumber_Index(value.ptr()));
+    const nb::object index = nb::steal(into_python([&] { return PyNumber_Index(value.ptr()); }));
     if (index.is_valid()) {
       const long long result = PyLong_AsLongLong(index.ptr());
       if (result != -1 || PyErr_Occurred() == nullptr) return result;
@@ -124,7 +124,8 @@ bool parse_bool(nb::handle value, const char* argument) {
   if (value.ptr() == Py_False) return false;
   // (NumPy's own, as comparisons of its arrays give them; its name since NumPy 2, and before.)
   const std::string type = class_name(value);
-  if (type == "numpy.bool" || type == "numpy.bool_") return PyObject_IsTrue(value.ptr()) == 1;
+  if (type == "numpy.bool" || type == "numpy.bool_")
+    return into_python([&] { return PyObject_IsTrue(value.ptr()); }) == 1;
   invalid(argument, fmt::format("expected True or False, got {}", describe(value)));
 }
 
@@ -236,7 +237,7 @@ Numbers::Numbers(nb::handle value, const char* argument, bool integers)
   // Numbers that are no arrays, such as the scalars of ml_dtypes.
   if (!integers && PyObject_CheckBuffer(value.ptr()) == 0 && !nb::hasattr(value, "__dlpack__") &&
       nb::hasattr(value, "__float__")) {
-    object = nb::steal(PyNumber_Float(value.ptr()));
+    object = nb::steal(into_python([&] { return PyNumber_Float(value.ptr()); }));
     if (object.is_valid()) {
       single_ = true;
       value_ = PyFloat_AS_DOUBLE(object.ptr());

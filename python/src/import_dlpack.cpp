@@ -70,13 +70,32 @@ nb::object call_method(const nb::object& object, const char* name) {
   return nb::steal(result);
 }
 
+nb::object attribute(const nb::object& object, const char* name) {
+  nb::object found =
+      nb::steal(into_python([&] { return PyObject_GetAttrString(object.ptr(), name); }));
+  if (!found.is_valid()) PyErr_Clear();
+  return found;
+}
+
+// As NumPy's own arrays say it.
+bool is_read_only(const nb::object& object) {
+  const nb::object flags = attribute(object, "flags");
+  const nb::object writeable = flags.is_valid() ? attribute(flags, "writeable") : nb::object();
+  return writeable.is_valid() && writeable.ptr() == Py_False;
+}
+
 }  // namespace
 
 void Array::from_dlpack(bool writes) {
   nb::object capsule;
   try {
     const nb::object device = call_method(object, "__dlpack_device__");
-    if (!nb::int_(device[0]).equal(nb::int_(dl_cpu)))
+    const nb::object kind =
+        nb::steal(into_python([&] { return PySequence_GetItem(device.ptr(), 0); }));
+    if (!kind.is_valid()) throw nb::python_error();
+    const long number = into_python([&] { return PyLong_AsLong(kind.ptr()); });
+    if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (number != dl_cpu)
       unsupported(argument, fmt::format("expected an array on the CPU, got {} elsewhere",
                                         class_name(object)));
     capsule = call_method(object, "__dlpack__");
@@ -117,8 +136,7 @@ void Array::from_dlpack(bool writes) {
   if (t.ndim > 0 && t.shape == nullptr)
     invalid(argument,
             fmt::format("expected the sizes of {} dimensions, got a null pointer", t.ndim));
-  if (writes && nb::hasattr(object, "flags") && nb::hasattr(object.attr("flags"), "writeable") &&
-      !nb::cast<bool>(object.attr("flags").attr("writeable")))
+  if (writes && is_read_only(object))
     invalid(argument, "expected an array that may be written, got one that is read-only");
   if (t.data != nullptr) {
     std::uintptr_t address = 0;

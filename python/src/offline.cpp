@@ -67,7 +67,9 @@ struct Weights {
     if (PySequence_Check(list.ptr()) == 0)
       unsupported("weights",
                   fmt::format("expected a list of arrays, got {}", Py_TYPE(list.ptr())->tp_name));
-    for (const nb::handle& item : nb::list(nb::borrow(list))) {
+    const nb::object items = nb::steal(into_python([&] { return PySequence_List(list.ptr()); }));
+    if (!items.is_valid()) throw nb::python_error();
+    for (const nb::handle& item : nb::borrow<nb::list>(items)) {
       arrays.emplace_back(item, "weights", writes);
       refs.push_back(arrays.back().ref());
       muts.push_back(arrays.back().mut());
@@ -209,12 +211,14 @@ void define_offline(nb::module_& m) {
   nb::class_<offline::Pattern>(m, "Pattern")
       .def(
           "matches",
-          [](const offline::Pattern& self, const std::string& name) { return self.matches(name); },
+          [](const offline::Pattern& self, nb::handle name) {
+            return self.matches(parse_text(name, "model"));
+          },
           nb::arg("name"));
   m.def(
       "pattern",
-      [](const std::string& text) {
-        auto parsed = offline::Pattern::parse("ignore", text);
+      [](nb::handle text) {
+        auto parsed = offline::Pattern::parse("ignore", parse_text(text, "ignore"));
         if (!parsed) throw Refused(parsed.error());
         return *std::move(parsed);
       },

@@ -83,12 +83,12 @@ std::uint64_t elements_of(const StoredTensor& t) {
 KeptTensor why_kept(const StoredTensor& t) {
   // All experts of a block in one tensor: linear layers, whatever it is called.
   if (t.shape.size() > 2 && contains(t.name, "experts"))
-    return {"", "experts that are stored in one tensor", false, false};
+    return {"", "experts that are stored in one tensor", true, false};
   if (!t.name.ends_with(weight_suffix)) return {"", "not the weight of a layer"};
   if (t.shape.size() > 2) return {"", "more than two dimensions"};
   KeptTensor kept = classify(parent(t.name));
   if (kept.reason.empty() && !is_float_type(t.type))
-    return {"", fmt::format("{} is not a float type", name(t.type)), false, false};
+    return {"", fmt::format("{} is not a float type", name(t.type)), true, false};
   return kept;
 }
 

@@ -316,5 +316,24 @@ TEST(CheckpointFiles, StatisticsAreNotAModel) {
   EXPECT_THAT(Checkpoint::open(dir / "all").error().message(), HasSubstr(hint));
 }
 
+// A mark that no run has written makes nothing ours to remove.
+TEST(Files, AMarkOfAnotherKindIsNotARun) {
+  const TemporaryDirectory dir;
+  testing::make_llama(dir / "in");
+  testing::make_file(dir / "out.partial" / "thesis.txt", "years of work");
+  const auto checkpoint = Checkpoint::open(dir / "in");
+  const auto plan = resolve(*checkpoint, {});
+  for (const char* mark : {"mine", ""}) {
+    testing::make_file(dir / "out.partial" / ".octavo-run", mark);
+    const auto refused = quantize(Stream::cpu(), *plan, dir / "out");
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message(), HasSubstr("left by an earlier run"));
+    EXPECT_EQ(testing::read_file(dir / "out.partial" / "thesis.txt"), "years of work");
+  }
+  std::filesystem::remove(dir / "out.partial" / "thesis.txt");
+  EXPECT_TRUE(quantize(Stream::cpu(), *plan, dir / "out"));
+  EXPECT_THAT(quantize(Stream::cpu(), *plan, "").error().message(), HasSubstr("got nothing"));
+}
+
 }  // namespace
 }  // namespace octavo

@@ -160,8 +160,8 @@ float input_scale(const QuantizePlan& plan, const ResolvedScales& scales,
   return scale;
 }
 
-bool is_measured(const QuantizePlan& plan, const LinearLayer& layer) {
-  if (!plan.options.measure || plan.options.statistics == nullptr) return false;
+bool has_rows(const QuantizePlan& plan, const LinearLayer& layer) {
+  if (plan.options.statistics == nullptr) return false;
   const LayerStatistics* s = plan.options.statistics->find(layer.name);
   return s != nullptr && s->sample_count() > 0 && s->channels() == layer.k;
 }

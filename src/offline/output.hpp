@@ -62,9 +62,9 @@ Result<ResolvedScales> resolve_scales(const Stream& stream, const QuantizePlan& 
 float input_scale(const QuantizePlan& plan, const ResolvedScales& scales,
                   const PlannedLayer& planned);
 
-/// Whether a layer is measured as it is written: there are rows to measure it with.
-bool is_measured(const QuantizePlan& plan, const LinearLayer& layer);
-/// What it is measured with.
+/// Whether there are rows to measure a layer with.
+bool has_rows(const QuantizePlan& plan, const LinearLayer& layer);
+/// What a layer is measured with, as it is written.
 Probe probe_of(const QuantizePlan& plan, const ResolvedScales& scales, const PlannedLayer& planned);
 
 /// One file of the result.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -27,6 +28,8 @@ std::string fingerprint(const QuantizePlan& plan) {
                                  OCTAVO_VERSION, name(o.scheme), plan.group_size, o.smooth,
                                  o.alpha ? fmt::format("{}", *o.alpha) : "auto");
   for (const std::string& pattern : o.ignore) text += fmt::format("ignore {}\n", pattern);
+  // It says how weights are stored.
+  text += fmt::format("config {:x}\n", std::hash<std::string>()(plan.checkpoint->config()));
   if (o.statistics != nullptr)
     for (const auto& [layer, s] : o.statistics->layers())
       text += fmt::format("statistics {} {:x} {:x}\n", layer, row_hash(s.absmax()),
@@ -117,15 +120,22 @@ Status write_rest(const QuantizePlan& plan, const OutputIndex& outputs,
 // Layers in files that an earlier run had finished were not measured on the way.
 Status measure_kept(const Stream& stream, const QuantizePlan& plan, const ResolvedScales& scales,
                     const fs::path& directory, std::vector<LayerError>& measured) {
+  if (!plan.measured) return {};
   std::set<std::string> known;
   for (const LayerError& e : measured) known.insert(e.name);
+  std::map<const SafetensorsFile*, SafetensorsSet> opened;
   for (const PlannedLayer& planned : plan.layers) {
-    if (!is_measured(plan, planned.layer) || known.contains(planned.layer.name)) continue;
-    const auto entry = plan.checkpoint->tensors().find(planned.layer.name + ".weight");
-    const auto written = SafetensorsSet::open(directory / file_name(*entry.file));
-    if (!written) return written.error();
+    if (known.contains(planned.layer.name)) continue;
+    const SafetensorsFile* source =
+        plan.checkpoint->tensors().find(planned.layer.name + ".weight").file;
+    auto written = opened.find(source);
+    if (written == opened.end()) {
+      auto file = SafetensorsSet::open(directory / file_name(*source));
+      if (!file) return file.error();
+      written = opened.emplace(source, *std::move(file)).first;
+    }
     const auto stored =
-        StoredLayer::open(*written, planned.layer, {plan.options.scheme, plan.group_size});
+        StoredLayer::open(written->second, planned.layer, {plan.options.scheme, plan.group_size});
     if (!stored) return stored.error();
     auto error = measure_stored(stream, probe_of(plan, scales, planned),
                                 weight_view(plan.checkpoint->tensors(), planned.layer), *stored);
@@ -155,6 +165,8 @@ Status check_out(const QuantizePlan& plan, const fs::path& out) {
 Result<QuantizeReport> quantize(const Stream& stream, const QuantizePlan& plan, const fs::path& out,
                                 const ProgressCallback& progress) {
   return guarded(out.string(), [&]() -> Result<QuantizeReport> {
+    if (out.empty())
+      return Error(ErrorCode::invalid_problem, "out", "out: expected a directory, got nothing");
     if (Status s = check_out(plan, out); !s) return s.error();
     std::vector<std::string> shards;
     for (const SafetensorsFile& file : plan.checkpoint->tensors().files())

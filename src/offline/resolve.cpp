@@ -83,6 +83,11 @@ std::int64_t best_group_size(const Checkpoint& checkpoint, const std::set<std::s
 Status choose_layers(const Checkpoint& checkpoint, const std::set<std::string>& ignore,
                      QuantizePlan& plan) {
   plan.kept = checkpoint.kept();
+  for (KeptTensor& kept : plan.kept)
+    if (!kept.meant && ignore.contains(std::string(parent(kept.name)))) {
+      kept.meant = true;
+      kept.reason = "ignored";
+    }
   std::set<std::string> chosen;
   std::string example;
   for (const LinearLayer& layer : checkpoint.layers()) {
@@ -238,6 +243,7 @@ std::string LeftFloat::text() const {
 std::vector<LeftFloat> left_float(const QuantizePlan& plan) {
   std::map<std::string, LeftFloat> reasons;
   const double all = linear_weights(*plan.checkpoint).elements;
+  const std::string remedy = plan.group_size > 0 ? group_size_remedy(plan) : "";
   for (const KeptTensor& kept : plan.kept) {
     if (kept.meant) continue;
     LeftFloat& left = reasons[kept.reason];
@@ -245,7 +251,7 @@ std::vector<LeftFloat> left_float(const QuantizePlan& plan) {
     ++left.layers;
     left.share += static_cast<double>(kept.elements) / all;
     // Of the reasons only this one is the plan's own; the others are the checkpoint's.
-    if (kept.is_linear) left.remedy = group_size_remedy(plan);
+    if (plan.checkpoint->layer(parent(kept.name)) != nullptr) left.remedy = remedy;
   }
   std::vector<LeftFloat> out;
   out.reserve(reasons.size());
@@ -294,6 +300,9 @@ Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions
                 shared_absmax(*options.statistics, input_sharers(plan, planned), planned.layer.k);
             !absmax)
           return absmax.error();
+    plan.measured = options.measure &&
+                    std::any_of(plan.layers.begin(), plan.layers.end(),
+                                [&](const PlannedLayer& p) { return has_rows(plan, p.layer); });
     const OutputIndex index(plan);
     for (const SafetensorsFile& file : checkpoint.tensors().files())
       for (const OutputTensor& t : index.tensors_of(file)) plan.output_bytes += t.bytes();
@@ -312,7 +321,7 @@ LinearWeights linear_weights(const Checkpoint& checkpoint) {
   for (const LinearLayer& layer : checkpoint.layers())
     add(static_cast<double>(layer.n) * static_cast<double>(layer.k));
   for (const KeptTensor& kept : checkpoint.kept())
-    if (kept.is_linear || !kept.meant) add(static_cast<double>(kept.elements));
+    if (kept.is_linear) add(static_cast<double>(kept.elements));
   return all;
 }
 

@@ -23,6 +23,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* state_name = ".octavo-run";
+// Of what stands in it: see fingerprint.
+constexpr std::string_view mark_start = "octavo quantize ";
 
 // Everything but the mark of the run and finished files of these names.
 Status remove_all_but(const fs::path& directory, const std::set<std::string>& kept) {
@@ -178,7 +180,16 @@ Result<FileDescriptor> RunDirectory::lock(const std::string& fingerprint) const 
   // Nothing is removed that a run did not make.
   if (fs::is_symlink(fs::symlink_status(path_, error))) return not_ours();
   auto state = lock_state(path_, 0);
-  if (!state || state->is_open()) return state;
+  if (!state) return state;
+  if (state->is_open()) {
+    const auto start = read_start(*state, (path_ / state_name).string(), mark_start.size());
+    if (!start) return start.error();
+    // (Of a run that was stopped before it had written its mark there is nothing else.)
+    const bool alone = start->empty() && std::distance(fs::directory_iterator(path_, error),
+                                                       fs::directory_iterator()) == 1;
+    if (*start != mark_start && !alone) return not_ours();
+    return state;
+  }
   if (!is_free(path_)) return not_ours();
   fs::create_directories(path_, error);
   if (error) return system_error(path_.string(), "create the directory", error.value());

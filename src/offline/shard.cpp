@@ -75,8 +75,7 @@ Status Shard::finish() {
   for (std::size_t begin = 0, end = 0; begin < pieces_.size(); begin = end) {
     const OutputTensor* const tensor = pieces_[begin].tensor;
     while (end < pieces_.size() && pieces_[end].tensor == tensor) ++end;
-    if (tensor->kind == OutputTensor::Kind::quantized &&
-        is_measured(*job_.plan, tensor->layer->layer))
+    if (tensor->kind == OutputTensor::Kind::quantized && job_.plan->measured)
       job_.measured(error_of(probe_of(*job_.plan, *job_.scales, *tensor->layer),
                              std::span(sums_).subspan(begin, end - begin)));
   }
@@ -221,7 +220,7 @@ Status Shard::quantized(const Stream& one, const Piece& piece, Scratch& scratch)
                                grouped ? job_.plan->group_size : 0, slab);
       !s)
     return bad_tensor(job_.file->path(), piece.tensor->source->name, s.error().message());
-  if (is_measured(*job_.plan, planned.layer))
+  if (job_.plan->measured)
     if (Status s = measure(one, piece, w, scratch); !s) return s;
   finished_rows(piece, w);
   Status status =

@@ -297,8 +297,9 @@ Statistics::Statistics(const Statistics& other) {
 }
 
 Statistics& Statistics::operator=(Statistics other) noexcept {
-  options_ = other.options_;
-  layers_ = std::move(other.layers_);
+  const auto lock = locked();
+  std::swap(options_, other.options_);
+  std::swap(layers_, other.layers_);
   return *this;
 }
 

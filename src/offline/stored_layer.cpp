@@ -155,6 +155,9 @@ Result<StoredLayer> StoredLayer::open(const SafetensorsSet& tensors, const Linea
       input.tensor->size() != static_cast<std::uint64_t>(bits(*type) / 8))
     return wrong(input, "one float");
   std::memcpy(&out.input_scale, widened(input, DType::f64).data(), sizeof(double));
+  if (!std::isfinite(out.input_scale) || out.input_scale <= 0)
+    return bad_tensor(input.file->path(), input.tensor->name,
+                      fmt::format("expected a finite scale above 0, got {}", out.input_scale));
   return out;
 }
 

@@ -66,6 +66,9 @@ std::string ignore_options(const VerifyReport& report, const Worst& worst) {
     const bool by_kind = kind != e->name && all[kind] > 1 && 2 * bad[kind] >= all[kind];
     std::vector<std::string> names = fused_with(e->name);
     if (names.empty()) names.push_back(e->name);
+    // Experts of a block are one layer when they run.
+    if (const std::size_t at = e->name.find(".experts."); at != std::string::npos)
+      names = {e->name.substr(0, at) + ".experts.*"};
     for (const std::string& name : names)
       patterns.insert(shell_word(by_kind ? fmt::format("*.{}", last_part(name)) : name));
   }
@@ -96,7 +99,8 @@ std::string measured(const VerifyReport& report) {
   const auto with_rows =
       std::count_if(report.layers.begin(), report.layers.end(),
                     [](const LayerError& e) { return e.output_error.has_value(); });
-  if (with_rows == 0) return "of weights alone: --stats with sampled rows measures outputs";
+  if (with_rows == 0)
+    return "of weights alone: statistics with sampled rows of the layers (--stats) measure outputs";
   if (static_cast<std::size_t>(with_rows) == report.layers.size()) return "of outputs";
   return fmt::format(
       "of the outputs of {} of {} layers, of the weights of the others, which have no sampled rows",
@@ -122,6 +126,18 @@ void add_non_finite(const VerifyReport& report, std::vector<std::string>& lines)
       counted(static_cast<std::size_t>(weights), "weight is", "weights are"), layers.front(),
       layers.size() > 1 ? fmt::format(" and {}", counted(layers.size() - 1, "other", "others"))
                         : ""));
+}
+
+// Of layers none of which is above its bound, in a word or two.
+std::string_view how_good(const VerifyReport& report, const Verdict& verdict, bool numbers) {
+  if (!report.unexpected.empty() || !report.added.empty()) return "tensors were changed";
+  if (!numbers) return "weights are no numbers";
+  if (verdict.max_error && std::isinf(*verdict.max_error)) return "no bound";
+  // The weights say nothing of the one scale that all inputs share.
+  const bool blind = std::any_of(
+      report.layers.begin(), report.layers.end(),
+      [](const LayerError& e) { return e.scheme == Scheme::w8a8_static && !e.output_error; });
+  return blind ? "not judged, for static scales are seen in outputs alone" : "good";
 }
 
 }  // namespace
@@ -158,7 +174,11 @@ Verdict judge(const VerifyReport& report, std::optional<double> max_error) {
         !std::isinf(verdict.bound(e)) && !(e.error() <= verdict.bound(e)))
       worst.push_back(&e);
   verdict.above = worst.size();
-  verdict.failed = !worst.empty() || !report.unexpected.empty();
+  const bool lifted = max_error && std::isinf(*max_error);
+  const bool numbers = lifted || std::none_of(report.layers.begin(), report.layers.end(),
+                                              [](const LayerError& e) { return e.non_finite > 0; });
+  verdict.failed =
+      !worst.empty() || !report.unexpected.empty() || !report.added.empty() || !numbers;
   if (report.layers.empty()) {
     verdict.headline = "nothing was measured";
     verdict.summary = "verdict: " + verdict.headline;
@@ -172,11 +192,9 @@ Verdict judge(const VerifyReport& report, std::optional<double> max_error) {
     verdict.details = fmt::format("{} (errors {})", named(worst), measured(report));
     verdict.advice = advice_for(report, worst);
   } else {
-    const bool lifted = std::isinf(verdict.bound(first));
-    verdict.headline = fmt::format(
-        "{}, {}{}", verdict.failed ? "tensors were changed" : (lifted ? "no bound" : "good"),
-        counted(report.layers.size(), "layer", "layers"),
-        lifted ? "" : ", none above " + bound_text(first, verdict));
+    verdict.headline = fmt::format("{}, {}{}", how_good(report, verdict, numbers),
+                                   counted(report.layers.size(), "layer", "layers"),
+                                   lifted ? "" : ", none above " + bound_text(first, verdict));
     verdict.details = fmt::format("the largest error is {}, in {} (errors {})",
                                   percent(first.error()), first.name, measured(report));
   }
@@ -186,6 +204,11 @@ Verdict judge(const VerifyReport& report, std::optional<double> max_error) {
                     counted(report.float_layers, "layer", "layers"));
   verdict.summary =
       fmt::format("verdict: {}{} {}", verdict.headline, worst.empty() ? ";" : ":", verdict.details);
+  if (!report.added.empty())
+    verdict.advice.push_back(fmt::format("{} not in the float checkpoint: {}{}",
+                                         counted(report.added.size(), "tensor is", "tensors are"),
+                                         report.added.front(),
+                                         report.added.size() > 1 ? ", ..." : ""));
   if (!report.unexpected.empty())
     verdict.advice.push_back(fmt::format("{} should not have changed, but did: {}{}",
                                          counted(report.unexpected.size(), "tensor", "tensors"),

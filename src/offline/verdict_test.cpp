@@ -86,6 +86,13 @@ TEST(LeftFloat, CountsExpertsInOneTensorAndWeightsOfOtherTypes) {
   ASSERT_TRUE(plan) << plan.error().message();
   const auto left = left_float(*plan);
   ASSERT_EQ(left.size(), 2U);
+  // They are named in config.json, and can be named by the user.
+  ASSERT_TRUE(quantize(Stream::cpu(), *plan, dir / "out"));
+  EXPECT_THAT(testing::read_file(dir / "out" / "config.json"),
+              AllOf(HasSubstr("\"h.0.mlp.experts\""), HasSubstr("\"h.0.v_proj\"")));
+  const auto meant = resolve(*in, {.ignore = {"*.experts", "*.v_proj"}, .strict = true});
+  ASSERT_TRUE(meant) << meant.error().message();
+  EXPECT_THAT(left_float(*meant), IsEmpty());
   EXPECT_EQ(left[0].text(),
             "1 layer, 67 % of the linear weights, stays float: experts that are stored in one "
             "tensor");
@@ -180,7 +187,7 @@ TEST(Measured, InFilesThatAnEarlierRunHadFinished) {
     EXPECT_EQ(report->measured.layers[i].output_error, whole->measured.layers[i].output_error);
 }
 
-TEST(Measured, OnlyIfAskedForAndOnlyWhatHasRows) {
+TEST(Measured, OnlyIfAskedForAndIfThereAreRows) {
   const TemporaryDirectory dir;
   testing::make_llama(dir / "in");
   const auto in = Checkpoint::open(dir / "in");
@@ -194,8 +201,14 @@ TEST(Measured, OnlyIfAskedForAndOnlyWhatHasRows) {
   ASSERT_TRUE(some.update(Stream::cpu(), layer, TensorRef(rows, {8, 48})));
   const auto one = quantize(Stream::cpu(), *resolve(*in, {.statistics = &some}), dir / "one");
   ASSERT_TRUE(one) << one.error().message();
-  ASSERT_EQ(one->measured.layers.size(), 1U);
-  EXPECT_EQ(one->measured.layers[0].name, layer);
+  // All layers, as verify does: what has no rows by its weights, and the verdict says so.
+  ASSERT_EQ(one->measured.layers.size(), 14U);
+  for (const LayerError& e : one->measured.layers)
+    EXPECT_EQ(e.output_error.has_value(), e.name == layer) << e.name;
+  EXPECT_THAT(judge(one->measured).summary, HasSubstr("of the outputs of 1 of 14 layers"));
+  Statistics other({.sample_rows = 4});
+  ASSERT_TRUE(other.update(Stream::cpu(), "another.layer", TensorRef(rows, {8, 48})));
+  EXPECT_FALSE(resolve(*in, {.statistics = &other})->measured);
 }
 
 LayerError layer_of(const std::string& name, Scheme scheme, std::optional<double> output,
@@ -283,6 +296,9 @@ TEST(Verdict, SaysWhatToDo) {
   report.layers[0].name = "h.0.it's $(here)";
   EXPECT_THAT(judge(report).advice.back(), HasSubstr(R"(--ignore 'h.0.it'\''s $(here)')"));
   report.layers[0].name = "h.0.q_proj";
+  // Experts of a block run as one.
+  report.layers[0].name = "h.0.experts.2.w1";
+  EXPECT_THAT(judge(report).text(), HasSubstr("--ignore 'h.0.experts.*'"));
   // To keep most of a model float is no advice.
   for (LayerError& e : report.layers) e.output_error = 1.0;
   EXPECT_THAT(judge(report).text(), Not(HasSubstr("--ignore")));
@@ -291,21 +307,31 @@ TEST(Verdict, SaysWhatToDo) {
 TEST(Verdict, SaysWhatItRestsOn) {
   VerifyReport report;
   report.layers = {layer_of("a", Scheme::w8a8_static, {}), layer_of("b", Scheme::w8a8_static, {})};
-  EXPECT_THAT(judge(report).summary,
-              HasSubstr("errors of weights alone: --stats with sampled rows measures outputs"));
+  EXPECT_THAT(
+      judge(report).summary,
+      HasSubstr("errors of weights alone: statistics with sampled rows of the layers (--stats)"));
+  // A static scale is not seen in weights.
+  EXPECT_THAT(judge(report).summary, StartsWith("verdict: not judged, for static scales"));
   report.layers[0].output_error = 0.01;
   EXPECT_THAT(judge(report).summary, HasSubstr("of the outputs of 1 of 2 layers"));
+  EXPECT_THAT(judge(report).summary, StartsWith("verdict: not judged"));
+  report.layers[1].output_error = 0.01;
+  EXPECT_THAT(judge(report).summary, StartsWith("verdict: good"));
   report.float_layers = 2;
   report.float_share = 0.75;
   EXPECT_THAT(judge(report).summary,
               HasSubstr("75 % of the linear weights, in 2 layers, are float"));
   report.layers[1].non_finite = 3;
-  EXPECT_FALSE(judge(report).failed);
+  EXPECT_TRUE(judge(report).failed);
+  EXPECT_FALSE(judge(report, std::numeric_limits<double>::infinity()).failed);
+  EXPECT_THAT(judge(report).summary, StartsWith("verdict: weights are no numbers"));
   EXPECT_THAT(judge(report).text(), HasSubstr("\n  3 weights are NaN or infinite, in b"));
   report.unexpected = {"n.weight"};
   const Verdict changed = judge(report);
   EXPECT_TRUE(changed.failed);
   EXPECT_THAT(changed.text(), HasSubstr("1 tensor should not have changed, but did: n.weight"));
+  report.added = {"x.bias"};
+  EXPECT_THAT(judge(report).text(), HasSubstr("1 tensor is not in the float checkpoint: x.bias"));
   EXPECT_THAT(judge({}).summary, HasSubstr("nothing was measured"));
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "offline/checkpoint_parts.hpp"
 #include "offline/files.hpp"
@@ -69,6 +70,19 @@ void count_float_layers(const Checkpoint& original, VerifyReport& report) {
   report.float_share = 1.0 - quantized / all.elements;
 }
 
+// Tensors that neither the original has nor a quantized layer.
+void find_added(const Checkpoint& original, const Checkpoint& quantized, VerifyReport& report) {
+  std::unordered_set<std::string> known;
+  for (const LayerError& e : report.layers)
+    for (const char* end : {".weight_packed", ".weight_scale", ".weight_shape", ".input_scale"})
+      known.insert(e.name + end);
+  for (const SafetensorsFile& file : quantized.tensors().files())
+    for (const StoredTensor& t : file.tensors())
+      if (!original.tensors().find(t.name) && !known.contains(t.name))
+        report.added.push_back(t.name);
+  std::sort(report.added.begin(), report.added.end());
+}
+
 }  // namespace
 
 Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,
@@ -128,6 +142,7 @@ Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,
     std::sort(report.unexpected.begin(), report.unexpected.end());
     complete(original, report);
     count_float_layers(original, report);
+    find_added(original, quantized, report);
     return report;
   });
 }

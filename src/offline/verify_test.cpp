@@ -264,5 +264,30 @@ TEST(Verify, CountsWeightsThatAreNotFinite) {
   EXPECT_LT(report->layers[0].sqnr_db, 70);
 }
 
+TEST(Verify, RefusesInputScalesThatAreNoneAndSeesWhatWasAdded) {
+  const TemporaryDirectory dir;
+  testing::make_safetensors(dir / "in" / "m.safetensors", {{"a.up.weight", {6, 16}}});
+  const auto in = Checkpoint::open(dir / "in");
+  const Statistics stats = make_statistics(*in);
+  quantize_to(*in, {.scheme = Scheme::w8a8_static, .statistics = &stats}, dir / "out");
+  testing::make_safetensors(dir / "out" / "n.safetensors", {{"a.up.bias", {6}}});
+  const auto report = verify(Stream::cpu(), *in, *Checkpoint::open(dir / "out"));
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_THAT(report->added, ElementsAre("a.up.bias"));
+  std::filesystem::remove(dir / "out" / "n.safetensors");
+  const auto path = dir / "out" / "m.safetensors";
+  std::string bytes = testing::read_file(path);
+  const auto file = SafetensorsFile::open(path);
+  const std::size_t data = bytes.size() - file->tensors().back().end;
+  for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), 0.0F, -1.0F}) {
+    std::memcpy(&bytes[data + file->find("a.up.input_scale")->begin], &wrong, sizeof(wrong));
+    testing::make_file(path, bytes);
+    const auto refused = verify(Stream::cpu(), *in, *Checkpoint::open(dir / "out"));
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message(),
+                HasSubstr("tensor \"a.up.input_scale\": expected a finite"));
+  }
+}
+
 }  // namespace
 }  // namespace octavo

@@ -62,12 +62,17 @@ class ModelReport:
         return "\n".join(lines)
 
 
-def _kind(module: torch.nn.Module) -> str:
-    """What is left float by intent; empty for any other module."""
+def _kind(module: torch.nn.Module, weight: torch.nn.Parameter) -> str:
+    """What is left float by intent; empty for any other weight. Of more than two dimensions only
+    convolutions have some that are no layers in one: names of classes are not believed there."""
     name = type(module).__name__
+    if isinstance(module, torch.nn.modules.conv._ConvNd):
+        return "in convolutions"
+    if weight.ndim > 2:
+        return ""
     if "embed" in name.lower():
         return "in embeddings"
-    if isinstance(module, torch.nn.modules.conv._ConvNd) or name.startswith("Conv"):
+    if name.startswith("Conv"):
         return "in convolutions"
     return "in norms" if "norm" in name.lower() else ""
 
@@ -85,10 +90,10 @@ def loose_weights(
     nothing quantizes them. Embeddings, convolutions and norms are not meant to be."""
     found: dict[int, LayerReport] = {}
     for path, module in modules.items():
-        if is_linear(module) or _kind(module):
+        if is_linear(module):
             continue
         for last, weight in _weights(module):
-            if id(weight) not in found:
+            if id(weight) not in found and not _kind(module, weight):
                 name = f"{path}.{last}" if path else last
                 pattern = ignored(name)
                 reason = (
@@ -115,7 +120,7 @@ def float_shares(
             report = reports.get(path if is_linear(module) else f"{path}.{last}".lstrip("."))
             if report is not None and report.quantized:
                 quantized.add(id(weight))
-            elif reason := _kind(module) if report is None else report.reason:
+            elif reason := _kind(module, weight) if report is None else report.reason:
                 reasons.setdefault(id(weight), reason)
     total = sum(sizes.values())
     shares: dict[str, float] = {}
