@@ -35,6 +35,32 @@ def refused():
         pass
 
 
+class Slow:
+    # A number and a path that take a while.
+
+    def __index__(self):
+        time.sleep(0.002)
+        return 0
+
+    def __float__(self):
+        time.sleep(0.002)
+        return 0.1
+
+    def __fspath__(self):
+        time.sleep(0.002)
+        return "/nowhere"
+
+
+def quiet(call):
+    def run():
+        try:
+            call()
+        except octavo.Error:
+            pass
+
+    return run
+
+
 CALLS = {
     "quantize": lambda: octavo.quantize(x, 0.1, stream=threads),
     "small": lambda: octavo.quantize(x[0], 0.1),
@@ -45,6 +71,9 @@ CALLS = {
     "statistics": lambda: statistics.update("layer", x),
     "layer": lambda: statistics.layer("layer"),
     "refused": refused,
+    "index": quiet(lambda: octavo.quantize(x[0], 0.1, axis=Slow())),
+    "float": lambda: octavo.quantize(x[0], Slow()),
+    "path": quiet(lambda: octavo.Statistics.read(Slow())),
 }
 
 
@@ -74,6 +103,7 @@ def run(program, timeout=120):
 
 
 CALLS = ["quantize", "small", "dynamic", "linear", "pack", "dlpack", "statistics", "refused"]
+CALLS += ["index", "float", "path"]  # code of the caller's runs inside, and gives up the GIL
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -141,3 +141,21 @@ def test_mixtral_of_transformers():
     assert share == pytest.approx(experts / weights) and share > 0.8
     assert sum("experts" in name for name in report.kept) == 4
     assert "of the weights STAY FLOAT: " in str(report).splitlines()[-1]
+
+
+def test_names_of_classes_hide_no_experts():
+    class ExpertsNorm(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate_up = torch.nn.Parameter(torch.ones(4, 16, 8))
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), ExpertsNorm())
+    report = octavo.torch.quantize_model_(model)
+    assert report.kept == ["1.gate_up"]
+    assert "STAY FLOAT" in str(report).splitlines()[-1]
+
+
+def test_patterns_with_lone_surrogates():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8))
+    with pytest.raises(octavo.Error, match="ignore: .*surrogate"):
+        octavo.torch.quantize_model_(model, ignore=["\udc00"])
