@@ -49,13 +49,15 @@ TEST(Printable, LeavesTheRestAndItself) {
   for (const std::string text : {"", "\"quoted\" \\x1b \\", "Größe.層.😀", "it's <b>&amp;</b>"}) {
     EXPECT_EQ(printable(text), text);
   }
-  const std::string once = printable("\x1b\u202e\"\\\xff");
+  const std::string once = printable("\x1b\xe2\x80\xae\"\\\xff");
   EXPECT_EQ(once, "\\x1b\\u202e\"\\\\xff");
   EXPECT_EQ(printable(once), once);
 }
 
 TEST(Printable, InQuotes) {
-  EXPECT_EQ(in_quotes("a\u202eb\x01"), "\"a\\u202eb\\x01\"");
+  EXPECT_EQ(in_quotes("a\xe2\x80\xae"
+                      "b\x01"),
+            "\"a\\u202eb\\x01\"");
   EXPECT_EQ(in_quotes(std::string(120, 'a')), "\"" + std::string(120, 'a') + "\"");
   EXPECT_EQ(in_quotes(std::string(121, 'a')), "\"" + std::string(120, 'a') + "...\"");
   // Cut before a character, not in it.
