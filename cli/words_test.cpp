@@ -97,12 +97,12 @@ TEST_F(Words, PatternsEndSoon) {
 }
 
 // U+202E and U+2066, by their bytes: in the source they would turn the rest of a line.
-constexpr const char* turned = "\xe2\x80\xae";
-constexpr const char* isolated = "\xe2\x81\xa6";
+std::string turned() { return {'\xe2', '\x80', '\xae'}; }
+std::string isolated() { return {'\xe2', '\x81', '\xa6'}; }
 
 // What a checkpoint could say to a terminal or a page is shown, not done.
 TEST_F(Words, NamesAreHarmless) {
-  const std::string bad = std::string("\x1b[2J\n\u009b1m") + turned + isolated + "\u200b";
+  const std::string bad = "\x1b[2J\n\u009b1m" + turned() + isolated() + "\u200b";
   const std::string shown = "\\x1b[2J\\n\\x9b1m\\u202e\\u2066\\u200b";
   testing::make_safetensors(dir / "names" / "m.safetensors", {{bad + ".up.weight", {8, 8}}});
   testing::make_file(dir / "names" / "config.json", Json{{"model_type", bad}}.dump());
@@ -116,7 +116,8 @@ TEST_F(Words, NamesAreHarmless) {
                                        fmt::format("report {} {} -o {}", names, out, page)}) {
     const Ran ran = octavo(arguments);
     EXPECT_NE(ran.code, -1) << arguments;
-    for (const char* raw : {"\x1b", "\u009b", turned, isolated, "\u200b"}) {
+    for (const std::string& raw : {std::string("\x1b"), std::string("\u009b"), turned(), isolated(),
+                                   std::string("\u200b")}) {
       EXPECT_THAT(ran.text, Not(HasSubstr(raw))) << arguments;
       EXPECT_THAT(testing::read_file(page), Not(HasSubstr(raw)));
     }
@@ -128,7 +129,7 @@ TEST_F(Words, NamesAreHarmless) {
 }
 
 TEST_F(Words, JsonIsValidForAnyName) {
-  const std::string name = std::string("\x1b\"\\") + turned;
+  const std::string name = "\x1b\"\\" + turned();
   testing::make_safetensors(dir / "x\xff\xfe" / "m\xff.safetensors", {{name + ".weight", {8, 8}}});
   const std::string path = (dir / "x").string() + "$(printf '\\377\\376')";
   const Json inspected = Json::parse(octavo("inspect --json " + path).text);

@@ -7,6 +7,7 @@ array([[ 0.5, -1. ]], dtype=float32)
 
 from typing import TYPE_CHECKING
 
+from . import _core
 from ._core import PackedWeight, Statistics, Stream
 from ._core import version as __version__
 from ._error import Error, ErrorCode
@@ -26,6 +27,8 @@ from ._functions import (
     smoothquant_linear,
     targets,
 )
+
+_core.raise_as(Error)
 
 __all__ = [
     "Error",

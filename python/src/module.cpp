@@ -85,13 +85,13 @@ void define(nb::module_& m, const char* name, R (*function)(Args...)) {
   m.def(name, function, ((void)sizeof(Args), nb::arg().none())...);
 }
 
-// Raises octavo.Error(code, message, argument) through the class that Python defines.
+PyObject* error_type = nullptr;  // octavo.Error, once the package is imported
+
+// Raises octavo.Error(code, message, argument). It is made later, by the interpreter (since 3.12 at
+// once): code of Python must not run here, inside the handler of an exception, in which the end of
+// the interpreter could not be caught.
 void raise(const Refused& refused) {
   const Error& e = refused.error();
-  // (Not the initialiser of a static, for an import may hand the GIL on.)
-  static PyObject* type = nullptr;
-  if (type == nullptr)
-    type = nb::object(nb::module_::import_("octavo._error").attr("Error")).release().ptr();
   // Names of files may be any bytes.
   const auto text = [](const std::string& bytes) {
     return nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()),
@@ -99,9 +99,7 @@ void raise(const Refused& refused) {
   };
   const nb::object arguments =
       nb::make_tuple(static_cast<int>(e.code()), text(e.message()), text(e.argument()));
-  const nb::object error =
-      nb::steal(into_python([&] { return PyObject_CallObject(type, arguments.ptr()); }));
-  if (error.is_valid()) PyErr_SetObject(type, error.ptr());
+  PyErr_SetObject(error_type != nullptr ? error_type : PyExc_RuntimeError, arguments.ptr());
 }
 
 }  // namespace
@@ -114,6 +112,9 @@ NB_MODULE(_core, m) {
   // warning.
   nb::set_leak_warnings(false);
   m.doc() = "The compiled part of octavo; use the functions of the package.";
+  m.def(
+      "raise_as", [](nb::object type) { error_type = type.release().ptr(); }, nb::arg("type"),
+      "Sets the class of all errors: octavo.Error.");
   nb::register_exception_translator([](const std::exception_ptr& p, void* /*payload*/) {
     try {
       std::rethrow_exception(p);

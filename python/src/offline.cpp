@@ -212,7 +212,8 @@ void define_offline(nb::module_& m) {
       .def(
           "matches",
           [](const offline::Pattern& self, nb::handle name) {
-            return self.matches(parse_text(name, "model"));
+            const std::string_view text = text_of(name);  // (a NUL is a character like others)
+            return self.matches(text.empty() ? parse_text(name, "model") : std::string(text));
           },
           nb::arg("name"));
   m.def(

@@ -45,19 +45,20 @@ TEST(Printable, BytesThatAreNotUtf8) {
   EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // beyond Unicode
 }
 
+// U+202E, by its bytes: in the source it would turn the rest of a line.
+std::string turned() { return {'\xe2', '\x80', '\xae'}; }
+
 TEST(Printable, LeavesTheRestAndItself) {
   for (const std::string text : {"", "\"quoted\" \\x1b \\", "Größe.層.😀", "it's <b>&amp;</b>"}) {
     EXPECT_EQ(printable(text), text);
   }
-  const std::string once = printable("\x1b\xe2\x80\xae\"\\\xff");
+  const std::string once = printable("\x1b" + turned() + "\"\\\xff");
   EXPECT_EQ(once, "\\x1b\\u202e\"\\\\xff");
   EXPECT_EQ(printable(once), once);
 }
 
 TEST(Printable, InQuotes) {
-  EXPECT_EQ(in_quotes("a\xe2\x80\xae"
-                      "b\x01"),
-            "\"a\\u202eb\\x01\"");
+  EXPECT_EQ(in_quotes("a" + turned() + "b\x01"), "\"a\\u202eb\\x01\"");
   EXPECT_EQ(in_quotes(std::string(120, 'a')), "\"" + std::string(120, 'a') + "\"");
   EXPECT_EQ(in_quotes(std::string(121, 'a')), "\"" + std::string(120, 'a') + "...\"");
   // Cut before a character, not in it.
