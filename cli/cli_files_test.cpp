@@ -90,5 +90,15 @@ TEST_F(Command, LinksOutOfTheInputAreTold) {
   EXPECT_TRUE(fs::exists(dir / "hub-out/model-00001-of-00002.safetensors"));
 }
 
+TEST_F(Command, ReportIsNotWrittenOverWeights) {
+  ASSERT_EQ(octavo(fmt::format("quantize {} {}", in, out)).code, 0);
+  const auto before = testing::read_tree(out);
+  const Ran ran =
+      octavo(fmt::format("report {} {} -o {}/model-00001-of-00002.safetensors", in, out, out));
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.text, HasSubstr("out: expected another file than the weights, got "));
+  EXPECT_EQ(testing::read_tree(out), before);
+}
+
 }  // namespace
 }  // namespace octavo

@@ -24,6 +24,8 @@ struct Options {
   std::string loader = "both";
   bool strict = false;
   bool dry_run = false;
+  // Without a bound nothing is judged.
+  [[nodiscard]] bool measures() const { return !max_error || std::isfinite(*max_error); }
 };
 
 // What a plan leaves float against its scheme's intent.
@@ -143,7 +145,7 @@ int run(const Context& context, const Options& o) {
                                           .alpha = *alpha,
                                           .strict = o.strict,
                                           .loader = loader_of(o.loader),
-                                          .measure = !o.max_error || std::isfinite(*o.max_error)});
+                                          .measure = o.measures()});
   if (!plan) return fail(plan.error());
   if (*scheme != Scheme::w8a8_static && !o.stats.empty() && !plan->measured)
     return fail(
@@ -209,8 +211,7 @@ void add_quantize(CLI::App& app, Context& context) {
   command->add_flag("--dry-run", o->dry_run, "Only print what would be done");
   // A setting that would be ignored is a mistake.
   command->callback([&context, o, group_size] {
-    const bool measures = !o->max_error || std::isfinite(*o->max_error);
-    if (!o->stats.empty() && !measures && o->scheme != name(Scheme::w8a8_static))
+    if (!o->stats.empty() && !o->measures() && o->scheme != name(Scheme::w8a8_static))
       throw CLI::ValidationError("--stats",
                                  "only --scheme w8a8-static uses them when nothing is "
                                  "measured (--max-error none)");
