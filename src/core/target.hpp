@@ -25,6 +25,14 @@ Result<std::uint32_t> allowed_targets(const Stream& stream, const PlanPreference
 // that grows the state saved by signals: only a plan that would use them does it.
 bool may_run(Target target);
 
+// For tests alone, before the library first looks for targets: these count as found, and tiles are
+// asked for elsewhere. Who pretends must carry out their instructions.
+struct Pretence {
+  std::uint32_t targets = 0;  // a set as above
+  bool (*ask_for_tiles)() = nullptr;
+};
+void pretend(const Pretence& pretence);
+
 // The best of those that `has` kernels.
 template <class F>
 Target best_target(std::uint32_t allowed, F has) {

@@ -3,13 +3,26 @@
 // configuration as read.
 #include "ops/linear/dot_amx.hpp"
 
+#include <cstring>
+
 namespace octavo::detail {
 namespace N_AMX {
 namespace {
 
+thread_local constinit TileConfig current{.palette = 0};
+
 struct CpuTiles {
-  static void configure(const TileConfig& config) { asm volatile("ldtilecfg %0" : : "m"(config)); }
-  static void release() { asm volatile("tilerelease"); }
+  // LDTILECFG waits for all that went before and clears every tile, and a run of many blocks needs
+  // one or two shapes only: each thread keeps what it has until it is done.
+  static void configure(const TileConfig& config) {
+    if (std::memcmp(&current, &config, sizeof config) == 0) return;
+    current = config;
+    asm volatile("ldtilecfg %0" : : "m"(config));
+  }
+  static void release() {
+    current.palette = 0;  // that of no configuration
+    asm volatile("tilerelease");
+  }
   template <int t>
   static void zero() {
     asm volatile("tilezero %%tmm%c0" : : "i"(t));
@@ -31,7 +44,7 @@ struct CpuTiles {
 }  // namespace
 }  // namespace N_AMX
 
-// Configured by every call; released when a thread is done, so that it pays for no tiles later.
+// Released when a thread is done, so that it pays for no tiles later.
 const DotKernel dot_amx{.form = Form::s8,
                         .k_grain = padded_k,
                         .rows = 64,

@@ -1,7 +1,7 @@
 // The AMX kernel, over any Tiles: those of the CPU, or the test's own, so that its logic is tested
 // on machines without AMX.
 //
-//     Tiles::configure(config), release()
+//     Tiles::configure(config)               nothing if it is what the thread has; until release()
 //     Tiles::zero<t>(), load<t>(p, stride), store<t>(p, stride)
 //     Tiles::multiply<c, a, b>()             tile c += tile a * tile b, s8 by s8
 //
