@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <cstring>
 
 namespace octavo::testing::tiles {
@@ -98,8 +99,8 @@ std::string text_of(const Operand& o, const char* kind) {
   std::string text;
   const bool bare = o.base < 0;
   if (o.displacement != 0 || bare || o.base == rip)
-    text = o.displacement < 0 && !bare ? fmt::format("-0x{:x}", -std::int64_t{o.displacement})
-                                       : fmt::format("0x{:x}", std::int64_t{o.displacement});
+    text = fmt::format("{}0x{:x}", o.displacement < 0 ? "-" : "",
+                       std::abs(std::int64_t{o.displacement}));
   if (bare && o.index < 0) return text;
   text += "(";
   if (!bare) text += fmt::format("%{}", registers[o.base]);

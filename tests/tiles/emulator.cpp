@@ -29,6 +29,7 @@ struct State {
 // Of each thread, as the CPU has it. Zero at first, so that a signal handler may touch it.
 thread_local State state;
 
+bool is_installed = false;
 std::atomic<bool> permitted{false};
 bool grants = true;
 std::atomic<std::int64_t> configured{0}, released{0}, products{0}, vectors{0};
@@ -294,6 +295,7 @@ void install(bool amx, bool avxvnni, bool permission) {
   // A fault in a guarded page inside the handler must reach its own handler.
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   if (::sigaction(SIGILL, &action, nullptr) != 0) ::abort();
+  is_installed = true;
   grants = permission;
   std::uint32_t targets = 0;
   if (amx) targets |= 1U << static_cast<unsigned>(Target::amx);
@@ -303,6 +305,8 @@ void install(bool amx, bool avxvnni, bool permission) {
                      return grants;
                    }});
 }
+
+bool installed() { return is_installed; }
 
 bool in_use() { return state.configured; }
 

@@ -17,6 +17,9 @@ namespace octavo::testing::tiles {
 /// asked.
 void install(bool amx, bool avxvnni, bool permission = true);
 
+/// Whether it is at work.
+bool installed();
+
 /// Whether the thread that calls has tiles configured: what XGETBV with ECX = 1 tells.
 bool in_use();
 

@@ -48,8 +48,11 @@ Instruction made_instruction(Random& random) {
   if (i.kind == Kind::tilezero) return i;
   if (product || vector) i.vvvv = below(random, vector ? 16 : 8);
   if (vector) i.wide = below(random, 2) == 0;
-  if (product || (vector && below(random, 2) == 0))
-    i.rm.reg = below(random, vector ? 16 : 8);
+  if (product) {  // three different tiles, or the assembler refuses
+    i.vvvv = (i.reg + 1 + below(random, 3)) % 8;
+    i.rm.reg = (i.reg + 4 + below(random, 4)) % 8;
+  } else if (vector && below(random, 2) == 0)
+    i.rm.reg = below(random, 16);
   else
     i.rm = made_memory(random, moves);
   return i;
@@ -154,14 +157,27 @@ TEST(EmulatorDeathTest, FaultsAsTheCpuDoes) {
                                                          : "r"(memory), "r"(64L)
                                                          : "memory"));
   OCTAVO_DIES("one tile in two places", configure();
-              asm volatile("tilezero %tmm0\n tilezero %tmm1\n tdpbssd %tmm1, %tmm1, %tmm0"));
+              asm volatile("tilezero %tmm0\n tilezero %tmm1\n .byte 0xc4, 0xe2, 0x73, 0x5e, 0xc1"));
   OCTAVO_DIES("shapes that do not fit", config[48 + 2] = 15; configure();
               asm volatile("tilezero %tmm0\n tilezero %tmm1\n tilezero %tmm2\n"
                            "tdpbssd %tmm2, %tmm1, %tmm0"));
   OCTAVO_DIES("none of AMX", asm volatile("ud2"));
 }
 
-// In a process of its own: what is installed stays.
+bool refused_tiles_are_not_available() {
+  install(true, false, false);
+  const bool before = is_available(Target::amx);
+  const auto plan = QuantizedMatmulPlan::select(Stream::cpu(), {.m = 1, .n = 1, .k = 1});
+  return before && plan && plan->sku().target != Target::amx && !is_available(Target::amx) &&
+         !QuantizedMatmulPlan::select(Stream::cpu({.cap = Target::amx}), {.m = 1, .n = 1, .k = 1});
+}
+
+// In a process of its own: what is installed stays. (And before anything asks for targets here.)
+TEST(EmulatorDeathTest, TilesThatTheSystemRefusesAreNotAvailable) {
+  EXPECT_EXIT(std::_Exit(refused_tiles_are_not_available() ? 0 : 1), ::testing::ExitedWithCode(0),
+              "");
+}
+
 TEST(EmulatorDeathTest, StoresItsConfigurationAndReleases) {
   EXPECT_EXIT(
       {
@@ -243,16 +259,16 @@ __attribute__((target("avx512vl,avx512vnni"))) __m256i by_cpu(int kind, __m256i 
 __attribute__((target("avx2"))) __m256i by_emulator(int kind, __m256i c, __m256i a, __m256i b) {
   switch (kind) {
     case 0:
-      asm volatile("{vex} vpdpbusd %2, %1, %0" : "+x"(c) : "x"(a), "m"(b));
+      asm volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(c) : "x"(a), "m"(b));
       break;
     case 1:
-      asm volatile("{vex} vpdpbusds %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+      asm volatile("%{vex%} vpdpbusds %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
       break;
     case 2:
-      asm volatile("{vex} vpdpwssd %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+      asm volatile("%{vex%} vpdpwssd %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
       break;
     default:
-      asm volatile("{vex} vpdpwssds %2, %1, %0" : "+x"(c) : "x"(a), "m"(b));
+      asm volatile("%{vex%} vpdpwssds %2, %1, %0" : "+x"(c) : "x"(a), "m"(b));
   }
   return c;
 }

@@ -2,12 +2,17 @@
 // tile is loaded from where, with how many rows, and what is stored.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
-#include <thread>
 
+#include "core/parallel.hpp"
 #include "octavo/octavo.hpp"
 #include "ops/elementwise/testing_data.hpp"
+#include "ops/elementwise/testing_threads.hpp"
 #include "ops/linear/dot_amx.hpp"
+#if defined(__x86_64__)
+#include "tests/tiles/emulator.hpp"
+#endif
 
 namespace octavo::testing {
 namespace {
@@ -92,37 +97,57 @@ TEST(Amx, MultipliesBlocksOfAnySize) {
       }
 }
 
-// Tiles that stay in use cost every switch of the thread 8 KB: none are left behind by a run, on
-// the caller's thread or on others.
-TEST(Amx, TilesAreReleased) {
 #if defined(__x86_64__)
-  if (!is_available(Target::amx)) GTEST_SKIP() << "this CPU lacks amx";
-  const auto tiles_in_use = [] {
-    unsigned low = 0;
-    unsigned high = 0;
-    asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
-    return ((low >> 18U) & 1U) != 0;
-  };
-  std::thread other([&] {
-    const Stream stream = Stream::cpu({.threads = 1, .cap = Target::amx});
-    const std::vector<std::int8_t> ones(std::size_t{64} * 64, 1);
-    std::vector<std::int32_t> y(std::size_t{64} * 64);
-    const auto plan =
-        QuantizedMatmulPlan::select(stream, {.m = 64, .n = 64, .k = 64, .output = DType::s32});
-    ASSERT_TRUE(plan);
-    const WorkspaceBuffer workspace(plan->workspace_size());
-    ASSERT_TRUE(plan->run(stream, workspace,
-                          {.input = TensorRef(ones, {64, 64}),
-                           .weight = TensorRef(ones, {64, 64}),
-                           .output = TensorMut(y, {64, 64})}));
-    EXPECT_EQ(y, std::vector<std::int32_t>(y.size(), 64));
-    EXPECT_FALSE(tiles_in_use());
-  });
-  other.join();
-#else
-  GTEST_SKIP() << "this CPU lacks amx";
-#endif
+
+// Of this thread: what XGETBV tells, or the emulator.
+bool tiles_in_use() {
+  if (tiles::installed()) return tiles::in_use();
+  unsigned low = 0;
+  unsigned high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
+  return ((low >> 18U) & 1U) != 0;
 }
+
+// Ones times ones, on all threads of the stream.
+void multiply_ones(const Stream& stream) {
+  constexpr std::int64_t m = 512, n = 512, k = 64;
+  const std::vector<std::int8_t> ones(std::size_t{m} * k, 1);
+  std::vector<std::int32_t> y(std::size_t{m} * n);
+  const auto plan =
+      QuantizedMatmulPlan::select(stream, {.m = m, .n = n, .k = k, .output = DType::s32});
+  ASSERT_TRUE(plan);
+  ASSERT_EQ(plan->sku().target, Target::amx);
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  ASSERT_TRUE(plan->run(stream, workspace,
+                        {.input = TensorRef(ones, {m, k}),
+                         .weight = TensorRef(ones, {n, k}),
+                         .output = TensorMut(y, {m, n})}));
+  EXPECT_EQ(y, std::vector<std::int32_t>(y.size(), k));
+}
+
+// Tiles that stay in use cost every switch of the thread 8 KB: none are left behind by a run, on
+// the caller's thread or on those of the pool.
+TEST(Amx, TilesAreReleased) {
+  if (!is_available(Target::amx)) GTEST_SKIP() << "this CPU lacks amx";
+  const ManyThreads many;
+  for (const int threads : {1, 4}) {
+    const Stream stream = Stream::cpu({.threads = threads, .cap = Target::amx});
+    const tiles::Counts before = tiles::counts();
+    multiply_ones(stream);
+    std::atomic<int> left{0};
+    detail::parallel(stream, threads, [&](int) { left += tiles_in_use() ? 1 : 0; });
+    EXPECT_EQ(left, 0);
+    if (!tiles::installed()) continue;
+    const tiles::Counts after = tiles::counts();
+    EXPECT_GE(after.products - before.products, 512 / 16 * (512 / 16));
+    // Once for each shape of tiles that a thread needs, not for each block: here there is one.
+    EXPECT_LE(after.configured - before.configured, threads);
+    EXPECT_GE(after.configured - before.configured, 1);
+    EXPECT_LE(after.configured - before.configured, after.released - before.released);
+  }
+}
+
+#endif
 
 }  // namespace
 }  // namespace octavo::testing
