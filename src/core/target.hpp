@@ -31,7 +31,7 @@ struct Pretence {
   std::uint32_t targets = 0;  // a set as above
   bool (*ask_for_tiles)() = nullptr;
 };
-void pretend(const Pretence& pretence);
+void pretend(const Pretence& made_up);
 
 // The best of those that `has` kernels.
 template <class F>

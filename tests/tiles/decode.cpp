@@ -46,7 +46,7 @@ int decode_operand(const std::uint8_t* at, const Vex& vex, Operand& out) {
     out.base = rip;
     displacement_bytes = 4;
   }
-  if (displacement_bytes == 1) out.displacement = static_cast<std::int8_t>(at[length]);
+  if (displacement_bytes == 1) out.displacement = (at[length] ^ 0x80) - 0x80;
   if (displacement_bytes == 4) std::memcpy(&out.displacement, &at[length], 4);
   return length + displacement_bytes;
 }

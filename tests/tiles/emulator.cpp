@@ -42,6 +42,13 @@ std::atomic<std::int64_t> configured{0}, released{0}, products{0}, vectors{0};
   }
   ::abort();
 }
+// An address in a register, as the program meant it.
+template <class T>
+T* pointer(std::uint64_t address) {
+  return reinterpret_cast<T*>(
+      address);  // NOLINT(performance-no-int-to-ptr): an operand of its code
+}
+
 void require(bool holds, const char* why) {
   if (!holds) fault(why);
 }
@@ -97,7 +104,9 @@ class Frame {
   [[nodiscard]] std::uint8_t* area() const {
     return reinterpret_cast<std::uint8_t*>(context_.uc_mcontext.fpregs);
   }
-  [[nodiscard]] std::uint8_t* xmm(int number) const { return area() + 160 + 16 * number; }
+  [[nodiscard]] std::uint8_t* xmm(int number) const {
+    return area() + 160 + 16 * static_cast<std::size_t>(number);
+  }
   [[nodiscard]] std::uint64_t* present() const {
     return reinterpret_cast<std::uint64_t*>(area() + header);
   }
@@ -107,7 +116,7 @@ class Frame {
       __get_cpuid_count(13, 2, &a, &b, &c, &d);
       return b;
     }();
-    return area() + offset + 16 * number;
+    return area() + offset + 16 * static_cast<std::size_t>(number);
   }
   ucontext_t& context_;
 };
@@ -169,13 +178,12 @@ void clear(Tile& t) {
 void load(Tile& t, std::uint64_t start, std::uint64_t stride) {
   clear(t);
   for (int r = 0; r < t.rows; ++r)
-    std::memcpy(t.data[r],
-                reinterpret_cast<const void*>(start + static_cast<std::uint64_t>(r) * stride),
+    std::memcpy(t.data[r], pointer<const void>(start + static_cast<std::uint64_t>(r) * stride),
                 static_cast<std::size_t>(t.bytes));
 }
 void store(const Tile& t, std::uint64_t start, std::uint64_t stride) {
   for (int r = 0; r < t.rows; ++r)
-    std::memcpy(reinterpret_cast<void*>(start + static_cast<std::uint64_t>(r) * stride), t.data[r],
+    std::memcpy(pointer<void>(start + static_cast<std::uint64_t>(r) * stride), t.data[r],
                 static_cast<std::size_t>(t.bytes));
 }
 
@@ -232,7 +240,7 @@ void multiply_vectors(const Instruction& i, Frame& frame) {
   frame.read(i.reg, c);
   frame.read(i.vvvv, a);
   if (i.rm.is_memory)
-    std::memcpy(b, reinterpret_cast<const void*>(frame.start(i) + frame.scaled_index(i)),
+    std::memcpy(b, pointer<const void>(frame.start(i) + frame.scaled_index(i)),
                 static_cast<std::size_t>(bytes));
   else
     frame.read(i.rm.reg, b);
@@ -250,11 +258,9 @@ void multiply_vectors(const Instruction& i, Frame& frame) {
 void carry_out(const Instruction& i, Frame& frame) {
   switch (i.kind) {
     case Kind::ldtilecfg:
-      return configure(
-          reinterpret_cast<const std::uint8_t*>(frame.start(i) + frame.scaled_index(i)));
+      return configure(pointer<const std::uint8_t>(frame.start(i) + frame.scaled_index(i)));
     case Kind::sttilecfg:
-      return store_configuration(
-          reinterpret_cast<std::uint8_t*>(frame.start(i) + frame.scaled_index(i)));
+      return store_configuration(pointer<std::uint8_t>(frame.start(i) + frame.scaled_index(i)));
     case Kind::tilerelease:
       std::memset(&state, 0, sizeof state);
       ++released;
@@ -281,7 +287,7 @@ void carry_out(const Instruction& i, Frame& frame) {
 
 void on_illegal(int /*signal*/, siginfo_t* /*info*/, void* context) {
   Frame frame(*static_cast<ucontext_t*>(context));
-  const auto instruction = decode(reinterpret_cast<const std::uint8_t*>(frame.ip()));
+  const auto instruction = decode(pointer<const std::uint8_t>(frame.ip()));
   if (!instruction) fault("an illegal instruction that is none of AMX or AVX-VNNI");
   carry_out(*instruction, frame);
   frame.step(instruction->length);
