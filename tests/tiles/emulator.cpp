@@ -45,8 +45,7 @@ std::atomic<std::int64_t> configured{0}, released{0}, products{0}, vectors{0};
 // An address in a register, as the program meant it.
 template <class T>
 T* pointer(std::uint64_t address) {
-  return reinterpret_cast<T*>(
-      address);  // NOLINT(performance-no-int-to-ptr): an operand of its code
+  return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
 void require(bool holds, const char* why) {
@@ -91,7 +90,7 @@ class Frame {
   // Of a narrow result the upper half becomes zero.
   void write(int number, const std::uint8_t (&value)[32]) {
     if ((*present() & avx) == 0) {
-      std::memset(upper(0), 0, 16 * 16);
+      std::memset(upper(0), 0, std::size_t{16} * 16);
       *present() |= avx;
     }
     std::memcpy(xmm(number), value, 16);
@@ -187,8 +186,22 @@ void store(const Tile& t, std::uint64_t start, std::uint64_t stride) {
                 static_cast<std::size_t>(t.bytes));
 }
 
-int signed_or_not(std::uint8_t byte, bool is_signed) {
-  return is_signed ? static_cast<std::int8_t>(byte) : byte;
+// Widened once, so that the products below are whole vectors: most of the time goes there.
+void widen(const Tile& tile, bool is_signed, std::int16_t (&out)[most_rows][row_bytes]) {
+  for (int r = 0; r < most_rows; ++r)
+    for (int i = 0; i < row_bytes; ++i) {
+      const std::uint8_t byte = tile.data[r][i];
+      out[r][i] = is_signed ? static_cast<std::int8_t>(byte) : byte;
+    }
+}
+
+// sums[n] += the four products of a[0..3] and b[4 n .. 4 n + 3], all columns of a tile.
+void add_products(const std::int16_t* a, const std::int16_t* b, std::uint32_t* sums) {
+  for (int n = 0; n < row_bytes / 4; ++n) {
+    std::int32_t sum = 0;
+    for (int j = 0; j < 4; ++j) sum += a[j] * b[4 * n + j];
+    sums[n] += static_cast<std::uint32_t>(sum);
+  }
 }
 
 // c += a * b in steps of four bytes; a is ModRM.rm, b is vvvv.
@@ -200,17 +213,17 @@ void multiply(const Instruction& i) {
   const Tile& b = written_tile(i.vvvv);
   require(c.rows == a.rows && a.bytes == 4 * b.rows && c.bytes == b.bytes && c.bytes % 4 == 0,
           "TDPB*: shapes that do not fit");
-  const bool a_signed = i.kind == Kind::tdpbssd || i.kind == Kind::tdpbsud;
-  const bool b_signed = i.kind == Kind::tdpbssd || i.kind == Kind::tdpbusd;
-  for (int m = 0; m < c.rows; ++m)
-    for (int n = 0; n < c.bytes / 4; ++n) {
-      std::uint32_t sum = 0;
-      std::memcpy(&sum, &c.data[m][4 * n], 4);
-      for (int k = 0; k < a.bytes; ++k)
-        sum += static_cast<std::uint32_t>(signed_or_not(a.data[m][k], a_signed) *
-                                          signed_or_not(b.data[k / 4][4 * n + k % 4], b_signed));
-      std::memcpy(&c.data[m][4 * n], &sum, 4);
-    }
+  std::int16_t left[most_rows][row_bytes];
+  std::int16_t right[most_rows][row_bytes];
+  widen(a, i.kind == Kind::tdpbssd || i.kind == Kind::tdpbsud, left);
+  widen(b, i.kind == Kind::tdpbssd || i.kind == Kind::tdpbusd, right);
+  for (int m = 0; m < c.rows; ++m) {
+    std::uint32_t sums[row_bytes / 4];
+    std::memcpy(sums, c.data[m], sizeof sums);
+    // (Beyond its shape a tile holds zeros.)
+    for (int k = 0; k < a.bytes; k += 4) add_products(&left[m][k], right[k / 4], sums);
+    std::memcpy(c.data[m], sums, sizeof sums);
+  }
   ++products;
 }
 
@@ -222,7 +235,7 @@ std::int32_t saturated(std::int64_t x) {
 std::int32_t lane(Kind kind, std::int32_t sum, const std::uint8_t* a, const std::uint8_t* b) {
   std::int64_t products_sum = 0;
   if (kind == Kind::vpdpbusd || kind == Kind::vpdpbusds) {
-    for (int j = 0; j < 4; ++j) products_sum += a[j] * static_cast<std::int8_t>(b[j]);
+    for (int j = 0; j < 4; ++j) products_sum += std::int64_t{a[j]} * static_cast<std::int8_t>(b[j]);
   } else {
     std::int16_t x[2], y[2];
     std::memcpy(x, a, 4);
@@ -287,10 +300,13 @@ void carry_out(const Instruction& i, Frame& frame) {
 
 void on_illegal(int /*signal*/, siginfo_t* /*info*/, void* context) {
   Frame frame(*static_cast<ucontext_t*>(context));
-  const auto instruction = decode(pointer<const std::uint8_t>(frame.ip()));
+  auto instruction = decode(pointer<const std::uint8_t>(frame.ip()));
   if (!instruction) fault("an illegal instruction that is none of AMX or AVX-VNNI");
-  carry_out(*instruction, frame);
-  frame.step(instruction->length);
+  // Those that follow at once, too: a signal costs more than what is done here.
+  for (; instruction; instruction = decode(pointer<const std::uint8_t>(frame.ip()))) {
+    carry_out(*instruction, frame);
+    frame.step(instruction->length);
+  }
 }
 
 }  // namespace

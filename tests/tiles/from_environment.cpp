@@ -1,5 +1,6 @@
 // OCTAVO_TILES=amx, avxvnni or both (amx,avxvnni): the emulator before anything else, for the tests
-// that this is linked to. Where the CPU has the instructions, they are its own.
+// that this is linked to. AVX-VNNI where the CPU has it is its own; tiles are the emulator's even
+// there, since the system is not asked for them and gives none.
 #include <cstdlib>
 #include <string_view>
 
