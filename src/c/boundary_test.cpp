@@ -224,11 +224,18 @@ TEST(CPreference, IsHeeded) {
       [&](auto out) { return octavo_elementwise_select(cpu.get(), &d, &preference, out); });
   EXPECT_NE(std::string(octavo_plan_sku(plan.get())).find(".scalar"), std::string::npos);
   EXPECT_EQ(octavo_plan_workspace_size(plan.get()), 4U);
+  preference.max_workspace_bytes = 3;  // of no account, for there is no limit
+  EXPECT_NE(made<octavo_plan>([&](auto out) {
+              return octavo_elementwise_select(cpu.get(), &d, &preference, out);
+            }),
+            nullptr);
   preference.limit_workspace = 1;
-  preference.max_workspace_bytes = 3;
-  octavo_plan* out = nullptr;
-  expect_refusal(octavo_elementwise_select(cpu.get(), &d, &preference, &out),
-                 OCTAVO_WORKSPACE_TOO_SMALL, "max_workspace_bytes", "expected at least 4");
+  for (const std::size_t most : {3, 0}) {
+    preference.max_workspace_bytes = most;
+    octavo_plan* out = nullptr;
+    expect_refusal(octavo_elementwise_select(cpu.get(), &d, &preference, &out),
+                   OCTAVO_WORKSPACE_TOO_SMALL, "max_workspace_bytes", "expected at least 4");
+  }
   octavo_stream_options o{sizeof o, 1, octavo_some(OCTAVO_SCALAR)};
   const auto capped =
       made<octavo_stream>([&](auto stream) { return octavo_stream_create(&o, stream); });

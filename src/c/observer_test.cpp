@@ -164,6 +164,17 @@ TEST(CObserver, RefusesTheStateOfAnother) {
                  "bins", "only histograms");
   EXPECT_EQ(scales[0], -1);
   EXPECT_EQ(count, -1);
+  // Counts are written only to an array of all of them.
+  const std::int64_t bins = octavo_observer_state_bins(b.get());
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(bins) + 1, -1);
+  for (const std::int64_t wrong : {std::int64_t{0}, std::int64_t{1}, bins - 1, bins + 1, -bins})
+    expect_refusal(
+        octavo_observer_state_counts(b.get(), counts.data(), 1, wrong), OCTAVO_INVALID_PROBLEM,
+        "bins",
+        "expected " + std::to_string(bins) + ", as the state has, got " + std::to_string(wrong));
+  expect_refusal(octavo_observer_state_counts(b.get(), counts.data(), 2, bins),
+                 OCTAVO_INVALID_PROBLEM, "slices", "expected 1");
+  EXPECT_EQ(counts, std::vector<std::int64_t>(counts.size(), -1));
   octavo_observer_desc d = c_descriptor(OCTAVO_QUANTIZE, {});
   octavo_plan* out = nullptr;
   expect_refusal(octavo_observer_select(cpu.get(), &d, nullptr, &out), OCTAVO_UNSUPPORTED, "op",

@@ -125,6 +125,25 @@ TEST(ScaleRefusals, TheFirstOfSeveralIsNamed) {
   });
 }
 
+// Between two good ones in every order that scales may be compared in: as integers, -1 is below
+// both, and 1 above.
+TEST(ScaleRefusals, NotANumberBetweenNegativeAndPositiveOnes) {
+  for (const DType type : {DType::f32, DType::f64, DType::f16, DType::bf16})
+    for_each_plan([&](Problem p) {
+      if (p.layout == Layout::per_tensor || has_range(p.op)) return;
+      p.scale_type = type;
+      for (const double value : {nan, inf}) {
+        Attempt attempt(p);
+        attempt.set_scale(0, -1);
+        attempt.set_scale(2, 1);
+        const int size = bits(type) / 8;
+        const std::uint64_t sign = std::uint64_t{1} << (bits(type) - 1);
+        store_bits(attempt.region(Operand::scales), size, 1, encode(type, value) | sign);
+        attempt.expect_refused({ErrorCode::invalid_problem, {"scales"}, {"index 1"}});
+      }
+    });
+}
+
 TEST(ScaleRefusals, AnotherNumberOfThem) {
   for_each_plan([](const Problem& p) {
     for (const Operand operand : parameters_of(p)) {

@@ -266,6 +266,27 @@ TEST(PackedWeights, RefuseSumsAndPaddingThatAreNotTheirs) {
   refused(image.size() - 1, std::int8_t{-1});           // the last of all
 }
 
+// Padding that is counted in its sum is padding still: products of it would be added by targets
+// that take more of k at a time than others.
+TEST(PackedWeights, RefusePaddingThatIsNotZeroEvenInItsSum) {
+  const std::int64_t n = 20;
+  const std::int64_t k = 3;
+  const Image image = packed_of(random_weight(DType::s8, n, k, 1)).serialize();
+  const std::size_t panels = header_bytes + std::size_t{32} * 8;
+  for (std::size_t column = 0; column < 32; ++column)
+    for (std::size_t i = 0; i < 64; ++i) {
+      if (column < static_cast<std::size_t>(n) && i < static_cast<std::size_t>(k)) continue;
+      // (Four of k of each of 16 columns lie together.)
+      const std::size_t at = panels + column / 16 * 64 * 16 + i / 4 * 64 + column % 16 * 4 + i % 4;
+      ASSERT_EQ(image[at], std::byte{0});
+      std::int64_t sum = 0;
+      std::memcpy(&sum, image.data() + header_bytes + 8 * column, 8);
+      Image changed = with(image, at, std::int8_t{1});
+      changed = with(changed, header_bytes + 8 * column, sum + 1);
+      expect_refused(with(changed, checksum_at, checksum_of(changed)), invalid("image", {"sums"}));
+    }
+}
+
 TEST(PackedWeights, RefuseGarbage) {
   const Image image = packed_of(random_weight(DType::s8, 20, 70, 1)).serialize();
   Random random(7);

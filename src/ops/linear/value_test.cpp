@@ -83,6 +83,38 @@ TEST(LinearStrides, RowsMayRunBackwards) {
   });
 }
 
+template <class Plan>
+void run_with_another_residual(const Stream& stream, const typename Plan::Descriptor& descriptor,
+                               const LinearData& d) {
+  Matrix residual(d.residual.type, d.c.m, d.c.n, d.c.padding + 5);
+  for (std::int64_t r = 0; r < d.c.m; ++r)
+    for (std::int64_t i = 0; i < d.c.n; ++i) residual.set(r, i, d.residual.get(r, i));
+  const auto plan = Plan::select(stream, descriptor);
+  ASSERT_TRUE(plan) << plan.error().message();
+  const PackedWeight packed = d.c.packed ? *pack(stream, d.weight.ref()) : PackedWeight();
+  Matrix out = blank_output(d.c);
+  auto args = linear_args<typename Plan::Args>(d, packed, out);
+  args.residual = residual.ref();
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  const Status status = plan->run(stream, workspace, args);
+  ASSERT_TRUE(status) << status.error().message();
+  EXPECT_TRUE(out.bytes == expected(d).bytes) << d.c.text();
+}
+
+TEST(LinearStrides, ResidualsMayLieInAnotherWayThanOutputs) {
+  for_each_case(19, 35, 64, [](const Stream& stream, LinearCase c) {
+    if (c.output == DType::s32) return;
+    c.epilogue = c.epilogue | Epilogue::residual;
+    const LinearData d = make_linear(c);
+    if (c.kind == LinearKind::matmul)
+      run_with_another_residual<QuantizedMatmulPlan>(stream, matmul_descriptor(c), d);
+    if (c.kind == LinearKind::dynamic)
+      run_with_another_residual<QuantizedLinearPlan>(stream, dynamic_descriptor(c), d);
+    if (c.kind == LinearKind::smoothquant)
+      run_with_another_residual<SmoothQuantLinearPlan>(stream, smoothquant_descriptor(d), d);
+  });
+}
+
 // A stride of 0: one row of activations, of weights, serves as all.
 TEST(LinearStrides, OneRowMayServeAsAll) {
   const std::vector<std::int8_t> x{1, -2, 3, 100};

@@ -1,6 +1,4 @@
 // Observers: the same state in any order, split and thread count; and parameters that make sense.
-#include "octavo/observer.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,28 +7,10 @@
 #include "numerics/log2.hpp"
 #include "ops/dynamic_range/testing.hpp"
 #include "ops/elementwise/testing_checks.hpp"
+#include "ops/observer/testing.hpp"
 
 namespace octavo::testing {
 namespace {
-
-constexpr std::array all_methods{Calibration::min_max, Calibration::percentile, Calibration::mse,
-                                 Calibration::entropy};
-
-Stream one_thread() { return Stream::cpu({.threads = 1}); }
-
-template <class Plan>
-struct Watch {
-  Plan plan;
-  WorkspaceBuffer workspace;
-  explicit Watch(const Stream& stream, const ObserverDescriptor& d)
-      : plan(*Plan::select(stream, d)),
-        workspace(plan.workspace_size()) {}
-  template <class State>
-  void see(const Stream& stream, const TensorRef& x, State& state) const {
-    const Status status = plan.run(stream, workspace, {.input = x, .state = &state});
-    ASSERT_TRUE(status) << status.error().message();
-  }
-};
 
 /// Batches of [rows, 24]: a heavy-tailed mixture, with anything at all now and then.
 std::vector<Bytes> batches_of(DType type) {
@@ -281,13 +261,6 @@ TEST(Log2, IsAccurate) {
 }
 
 // ---- refusals ----------------------------------------------------------------------------------
-
-template <class T>
-void expect_error(const T& result, ErrorCode code, const std::string& argument) {
-  ASSERT_FALSE(result) << argument;
-  EXPECT_EQ(result.error().code(), code) << result.error().message();
-  EXPECT_EQ(result.error().argument(), argument) << result.error().message();
-}
 
 TEST(ObserverRefusals, NameTheArgument) {
   constexpr auto unsupported = ErrorCode::unsupported;
