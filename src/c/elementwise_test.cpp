@@ -109,9 +109,11 @@ TEST(CElementwise, TakesRangesAndScaleTypes) {
   for (const Op op : all_ops)
     for (const Layout layout : {Layout::per_channel, Layout::per_token, Layout::per_group}) {
       Problem p = problem_of({op, layout}, {5, 8}, 0, 4);
-      if (p.has_range) p.q_min = -100, p.q_max = 99;
       p.scale_type = DType::f16;
-      expect_same(p, p.shape);
+      for (const IntRange range : {IntRange{-100, 99}, IntRange{0, 99}, IntRange{-100, 0}}) {
+        if (p.has_range) p.q_min = range.min, p.q_max = range.max;
+        expect_same(p, p.shape);
+      }
     }
 }
 

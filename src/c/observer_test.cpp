@@ -132,6 +132,33 @@ TEST(CObserver, HasTheStatesOfCxx) {
   }
 }
 
+// Arrays of another size than the state's are not written.
+TEST(CObserver, RefusesAnotherNumberOfSlices) {
+  const auto cpu = c_stream();
+  const octavo_observer_desc d =
+      c_descriptor(OCTAVO_OBSERVE_HISTOGRAM, {.scope = Layout::per_channel, .channels = 3});
+  const auto plan = made<octavo_plan>(
+      [&](auto out) { return octavo_observer_select(cpu.get(), &d, nullptr, out); });
+  const auto state = c_state(plan.get());
+  octavo_calibration_options o{};
+  o.struct_size = sizeof o;
+  o.output = OCTAVO_S8;
+  for (const std::int64_t wrong : {2, 4, 0, -3}) {
+    double scales[] = {9, 9, 9, 9};
+    double more[] = {9, 9, 9, 9};
+    std::int32_t zero_points[] = {9, 9, 9, 9};
+    expect_refusal(octavo_observer_state_extremes(state.get(), scales, more, wrong),
+                   OCTAVO_INVALID_PROBLEM, "slices", "expected 3");
+    expect_refusal(octavo_observer_state_calibrate(state.get(), &o, scales, zero_points, wrong),
+                   OCTAVO_INVALID_PROBLEM, "slices", "expected 3");
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(scales[i], 9);
+      EXPECT_EQ(more[i], 9);
+      EXPECT_EQ(zero_points[i], 9);
+    }
+  }
+}
+
 TEST(CObserver, RefusesTheStateOfAnother) {
   const auto cpu = c_stream();
   const auto plan_of = [&](octavo_op op) {

@@ -297,7 +297,12 @@ TEST(Skus, PrintAsDocumented) {
 }
 
 TEST(Skus, AreDistinctInEveryField) {
-  const std::vector<KernelSku> skus = all_skus();
+  std::vector<KernelSku> skus = all_skus();
+  for (const bool packed : {false, true}) {
+    skus.push_back(skus.back());
+    skus.back().packed_weight = packed;
+    skus.back().quantized = DType::f32;  // (0, as a number)
+  }
   std::unordered_set<std::size_t> hashes;
   std::unordered_set<std::string> names;
   std::unordered_set<KernelSku> set;
@@ -339,6 +344,14 @@ TEST(Names, OfTheSmallEnumerations) {
   EXPECT_EQ(name(Profile::onnx), "onnx");
   EXPECT_EQ(name(Op::dequantize_backward), "dequantize_backward");
   EXPECT_EQ(name(Layout::per_token), "per_token");
+  // The first numbers that name nothing.
+  EXPECT_EQ(name(static_cast<ErrorCode>(7)), "unknown");
+  EXPECT_EQ(name(static_cast<Profile>(2)), "unknown");
+  EXPECT_EQ(name(static_cast<Category>(4)), "unknown");
+  EXPECT_EQ(name(static_cast<Op>(15)), "unknown");
+  EXPECT_EQ(name(static_cast<Layout>(4)), "unknown");
+  EXPECT_EQ(name(static_cast<Epilogue>(8)), "unknown");
+  EXPECT_EQ(name(static_cast<Target>(target_count)), "unknown");
 }
 
 constexpr std::string_view target_names[] = {"scalar", "avx2", "avxvnni", "avx512", "avx512vnni",

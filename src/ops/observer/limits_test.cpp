@@ -155,6 +155,28 @@ TEST(ObserverStates, AreTheSameOnAStreamOfMoreThreadsThanThePlans) {
   }
 }
 
+// Zero is always in the range, though no value is near it.
+TEST(ObserverStates, OfOneSignHaveRangesThatReachToZero) {
+  std::vector<float> x;
+  for (int i = 0; i < 1000; ++i) x.push_back(100.0F + static_cast<float>(i) / 10);
+  const Stream stream = one_thread();
+  const Watch<HistogramObserver> watch(stream, {});
+  for (const bool negative : {false, true}) {
+    HistogramState state = watch.plan.make_state();
+    std::vector<float> y = x;
+    for (float& v : y) v = negative ? -v : v;
+    watch.see(stream, y, state);
+    for (const Calibration method : all_methods) {
+      const auto found = state.parameters(
+          {.method = method, .mode = RangeMode::asymmetric, .output = DType::u8, .percentile = 99});
+      ASSERT_TRUE(found);
+      EXPECT_EQ(found->zero_points[0], negative ? 255 : 0) << name(method);
+      EXPECT_GT(found->scales[0] * 255, 100) << name(method);
+      EXPECT_LT(found->scales[0] * 255, 200) << name(method);
+    }
+  }
+}
+
 // ---- f64 ---------------------------------------------------------------------------------------
 
 HistogramState seen(const std::vector<double>& x) {
