@@ -91,16 +91,20 @@ TEST(CRefuses, NumbersThatNameNothing) {
   struct Field {
     const char* argument;
     std::int32_t octavo_elementwise_desc::*field;
+    std::int32_t last;
   };
-  for (const std::int32_t wrong : {-1, 99, 256, 260, std::numeric_limits<std::int32_t>::min()})
-    for (const Field& f : {Field{"op", &octavo_elementwise_desc::op},
-                           Field{"layout", &octavo_elementwise_desc::layout},
-                           Field{"input", &octavo_elementwise_desc::input},
-                           Field{"output", &octavo_elementwise_desc::output},
-                           Field{"profile", &octavo_elementwise_desc::profile}}) {
+  for (const Field& f : {Field{"op", &octavo_elementwise_desc::op, OCTAVO_FAKE_QUANTIZE_BACKWARD},
+                         Field{"layout", &octavo_elementwise_desc::layout, OCTAVO_PER_GROUP},
+                         Field{"input", &octavo_elementwise_desc::input, OCTAVO_S32},
+                         Field{"output", &octavo_elementwise_desc::output, OCTAVO_S32},
+                         Field{"profile", &octavo_elementwise_desc::profile, OCTAVO_ONNX}})
+    for (const std::int32_t wrong :
+         {f.last + 1, -1, 99, 256, 260, std::numeric_limits<std::int32_t>::min()}) {
       octavo_elementwise_desc d = good_descriptor();
       d.*f.field = wrong;
-      expect_refused(d, OCTAVO_UNSUPPORTED, f.argument, std::to_string(wrong).c_str());
+      const std::string words =
+          "expected 0 to " + std::to_string(f.last) + ", got " + std::to_string(wrong);
+      expect_refused(d, OCTAVO_UNSUPPORTED, f.argument, words.c_str());
     }
   octavo_elementwise_desc d = good_descriptor();
   d.layout = OCTAVO_PER_TOKEN;

@@ -297,6 +297,40 @@ TEST(LinearRefuses, ZeroPointsOutsideTheStorageType) {
       }
 }
 
+// Of many, each is looked at: the last of a vector, of what is looked at at once, and of all.
+TEST(LinearRefuses, AnyOneOfManyParameters) {
+  constexpr std::int64_t n = 600;
+  const Stream stream = Stream::cpu({.threads = 1});
+  const std::vector<std::int8_t> w(n);
+  const std::vector<std::int8_t> x(1);
+  std::vector<float> y(n);
+  const float one = 1;
+  const auto plan =
+      QuantizedMatmulPlan::select(stream, {.m = 1, .n = n, .k = 1, .weight_zero_points = true});
+  ASSERT_TRUE(plan);
+  for (const DType type : all_floats)
+    for (const std::int64_t wrong : {0, 7, 8, 255, 256, 511, 512, 591, 592, 599}) {
+      Matrix scales(type, 1, n, 0);
+      for (std::int64_t i = 0; i < n; ++i) scales.set(0, i, encode(type, 0.5));
+      std::vector<std::int32_t> zeros(n, 3);
+      const auto refused = [&](const char* argument) {
+        const Status status =
+            plan->can_implement({.input = TensorRef(x, {1, 1}),
+                                 .activation_scales = TensorRef(&one, {1}),
+                                 .weight = TensorRef(w, {n, 1}),
+                                 .weight_scales = TensorRef(scales.bytes.data(), type, {n}),
+                                 .weight_zero_points = zeros,
+                                 .output = TensorMut(y, {1, n})});
+        ASSERT_FALSE(status);
+        expect_error(status.error(), invalid(argument, {"index " + std::to_string(wrong)}));
+      };
+      zeros[static_cast<std::size_t>(wrong)] = -129;
+      refused("weight_zero_points");
+      scales.set(0, wrong, encode(type, -inf));
+      refused("weight_scales");
+    }
+}
+
 // ---- the weights -------------------------------------------------------------------------------
 
 TEST(LinearRefuses, WeightsOfAnotherForm) {

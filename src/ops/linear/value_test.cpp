@@ -2,9 +2,12 @@
 // of themselves.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <unordered_set>
 
+#include "numerics/linear.hpp"
 #include "ops/elementwise/testing_large.hpp"
 #include "ops/linear/grid.hpp"
 #include "ops/linear/testing_guard.hpp"
@@ -29,6 +32,31 @@ TEST(LinearValues, SpecialBiasAndResidual) {
     const LinearData d = make_linear(c);
     EXPECT_EQ(compare(stream, d, expected(d)), "");
   });
+}
+
+// Once, not to f32 in between: just beside the middle of two halves it makes a difference.
+TEST(LinearValues, DoublesAreRoundedOnceToHalves) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const auto check = [](auto half, DType type, double x) {
+    for (const double y : {std::nextafter(x, -inf), x, std::nextafter(x, inf), x * (1 - 0x1p-26),
+                           x * (1 + 0x1p-26), x * (1 - 0x1p-23), x * (1 + 0x1p-23)})
+      for (const double z : {y, -y})
+        ASSERT_EQ(numerics::stored<decltype(half)>(z).bits, encode(type, z)) << z;
+  };
+  for (std::uint64_t i = 0; i < 0x7F80; ++i) {
+    const double bf = decode(DType::bf16, i);
+    check(bf16{}, DType::bf16, bf);
+    check(bf16{}, DType::bf16, bf / 2 + decode(DType::bf16, i + 1) / 2);
+    if (i >= 0x7C00) continue;
+    const double f = decode(DType::f16, i);
+    check(f16{}, DType::f16, f);
+    check(f16{}, DType::f16, f / 2 + (i == 0x7BFF ? 65536 : decode(DType::f16, i + 1)) / 2);
+  }
+  for (const double x : {0x1.fffffep127, 0x1.ffffffp127, 0x1p128, 1e300, 0x1p-149, 0x1p-150, 1e-300,
+                         0x1p-1074, inf, 0.0}) {
+    check(f16{}, DType::f16, x);
+    check(bf16{}, DType::bf16, x);
+  }
 }
 
 Matrix upside_down(const Matrix& m) {
