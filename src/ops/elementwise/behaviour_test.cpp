@@ -183,10 +183,13 @@ TEST(Shapes, WithoutElementsWriteNothing) {
 // Sizes beside a 0 may be anything, their product too.
 TEST(Shapes, WithoutElementsMayBeHuge) {
   constexpr std::int64_t huge = std::int64_t{1} << 40;
-  for (const Op op : all_ops) {
+  const Shape wraps_to_0{huge, huge, 0};
+  const Shape wraps_to_4{(std::int64_t{1} << 62) + 1, 4, 0};
+  for (std::size_t i = 0; i < 2 * all_ops.size(); ++i) {
+    const Op op = all_ops[i / 2];
+    const Shape& shape = i % 2 == 0 ? wraps_to_0 : wraps_to_4;
     const Problem p = problem_of({.op = op, .layout = Layout::per_tensor}, {0});
     Call call;
-    const Shape shape{huge, huge, 0};
     call.input = {nullptr, input_type(p), shape};
     call.grad = {nullptr, p.element, shape};
     call.output = {nullptr, output_type(p), shape};

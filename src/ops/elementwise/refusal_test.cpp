@@ -164,6 +164,21 @@ TEST(SelectRefuses, SizesThatMakeNoSense) {
        },
        {"rows", "cols"},
        {}},
+      {"scales beyond counting, though no element",
+       per_channel,
+       [](Problem& p) {
+         p.shape = {INT64_MAX / 8 + 1, 0};
+         p.axis = 0;
+       },
+       {"shape"},
+       {}},
+      {"scales beyond counting, though no element",
+       per_token,
+       [](Problem& p) {
+         p.shape = {INT64_MAX / 8 + 1, 0};
+       },
+       {"tokens"},
+       {}},
       {"rank 9",
        per_channel,
        [](Problem& p) { p.shape = {1, 1, 1, 1, 1, 1, 1, 4, 6}; },

@@ -59,6 +59,21 @@ TEST(LinearValues, DoublesAreRoundedOnceToHalves) {
   }
 }
 
+// Zero points of an output may be any: what is so far from 0 is quantized as well.
+TEST(LinearValues, ZeroPointsOfOutputsFarFromZero) {
+  for_each_case(5, 35, 9, [](const Stream& stream, LinearCase c) {
+    if (c.output == DType::s32) return;
+    c.output = c.seed % 2 == 0 ? DType::s8 : DType::u8;
+    LinearData d = make_linear(c);
+    d.output_scale = 0x1p-8;
+    for (const std::int32_t zero :
+         {8192, -8193, 16384, -20000, 32768, -65536, 1 << 24, INT32_MIN, INT32_MAX}) {
+      d.output_zero_point = zero;
+      EXPECT_EQ(compare(stream, d, expected(d)), "") << zero;
+    }
+  });
+}
+
 Matrix upside_down(const Matrix& m) {
   Matrix turned = m;
   for (std::int64_t r = 0; r < m.rows; ++r)
