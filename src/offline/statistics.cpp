@@ -84,6 +84,11 @@ Result<State> observe(const Stream& stream, const ObserverDescriptor& descriptor
   return state;
 }
 
+// Counts come from files, too, and stay at the largest there is: so the order does not matter.
+void add_count(std::int64_t& sum, std::int64_t more) {
+  if (__builtin_add_overflow(sum, more, &sum)) sum = std::numeric_limits<std::int64_t>::max();
+}
+
 // As many leading bits of a float's pattern; bins of fewer bits are sums of neighbours.
 void coarsen(std::vector<std::int64_t>& histogram, int from, int to) {
   if (to < 0) {
@@ -92,7 +97,7 @@ void coarsen(std::vector<std::int64_t>& histogram, int from, int to) {
   }
   const std::size_t factor = std::size_t{1} << static_cast<unsigned>(from - to);
   std::vector<std::int64_t> out(histogram.size() / factor);
-  for (std::size_t i = 0; i < histogram.size(); ++i) out[i / factor] += histogram[i];
+  for (std::size_t i = 0; i < histogram.size(); ++i) add_count(out[i / factor], histogram[i]);
   histogram = std::move(out);
 }
 
@@ -273,13 +278,13 @@ void LayerStatistics::add(LayerStatistics other) {
   sample_.reserve(sample_.size() + other.sample_.size());
   reduce(other.options_);
   other.reduce(options_);
-  count_ += other.count_;
+  add_count(count_, other.count_);
   for (std::size_t i = 0; i < absmax_.size(); ++i) {
     absmax_[i] = std::max(absmax_[i], other.absmax_[i]);
     min_[i] = std::min(min_[i], other.min_[i]);
     max_[i] = std::max(max_[i], other.max_[i]);
   }
-  for (std::size_t i = 0; i < histogram_.size(); ++i) histogram_[i] += other.histogram_[i];
+  for (std::size_t i = 0; i < histogram_.size(); ++i) add_count(histogram_[i], other.histogram_[i]);
   for (Row& row : other.sample_) keep(std::move(row));
 }
 

@@ -286,5 +286,31 @@ TEST(StatisticsFile, RefusesWhatIsIncompleteOrWrong) {
               HasSubstr("tensor \"p.weight\": expected a tensor of a statistics"));
 }
 
+// Counts come from a file, and may be any: their sum is no less for that.
+TEST(StatisticsFile, CountsStayAtTheLargestThereIs) {
+  const TemporaryDirectory dir;
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  const auto with_bins = [&](std::uint64_t bins) {
+    const std::vector<std::int64_t> counts(bins, most);
+    auto writer = SafetensorsWriter::create(dir / "s",
+                                            {{"p.input_absmax", StoredType::F32, {0}},
+                                             {"p.input_min", StoredType::F32, {0}},
+                                             {"p.input_max", StoredType::F32, {0}},
+                                             {"p.count", StoredType::I64, {1}},
+                                             {"p.input_hist", StoredType::I64, {bins}}},
+                                            {{"octavo.stats", "1"}});
+    EXPECT_TRUE(writer->write("p.count", std::as_bytes(std::span(counts).first(1))));
+    EXPECT_TRUE(writer->write("p.input_hist", std::as_bytes(std::span(counts))));
+    EXPECT_TRUE(writer->finish());
+    return *Statistics::read(dir / "s");
+  };
+  Statistics merged = with_bins(1024);
+  ASSERT_TRUE(merged.merge(with_bins(512)));
+  EXPECT_EQ(merged.find("p")->count(), most);
+  EXPECT_EQ(merged.find("p")->histogram(), std::vector<std::int64_t>(512, most));
+  ASSERT_TRUE(merged.write(dir / "t"));
+  EXPECT_TRUE(Statistics::read(dir / "t"));
+}
+
 }  // namespace
 }  // namespace octavo

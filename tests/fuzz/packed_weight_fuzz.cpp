@@ -1,0 +1,134 @@
+// Images of packed weights. The first byte says what is made right before one is read:
+//
+//     i   nothing
+//     c   its checksum
+//     s   the sums of its columns, and its checksum
+//     p   it is packed: the next three bytes are n, k and whether it is u8, the rest are weights
+//
+// Padding that is not 0 is left as it is; that is refused.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "files.hpp"
+#include "octavo/packed_weight.hpp"
+#include "octavo/quantized_matmul.hpp"
+
+namespace octavo::fuzz {
+namespace {
+
+using Image = std::vector<std::byte>;
+constexpr std::size_t n_at = 16, k_at = 24, checksum_at = 32, header_bytes = 40;
+
+// Panels of columns, of each of which four weights lie together; k is padded to 64.
+constexpr std::int64_t columns = 16, step = 4, padded = 64;
+
+template <class T>
+T get(const Image& image, std::size_t at) {
+  T value{};
+  std::memcpy(&value, image.data() + at, sizeof(value));
+  return value;
+}
+template <class T>
+void set(Image& image, std::size_t at, T value) {
+  std::memcpy(image.data() + at, &value, sizeof(value));
+}
+
+void make_sums_right(Image& image) {
+  const auto n = get<std::int64_t>(image, n_at), k = get<std::int64_t>(image, k_at);
+  constexpr std::int64_t most = 1 << 20;
+  if (n < 0 || k < 0 || n > most || k > most) return;
+  const std::int64_t panels = (n + columns - 1) / columns;
+  const std::int64_t panel = (k + padded - 1) / padded * padded * columns;
+  const std::int64_t first = static_cast<std::int64_t>(header_bytes) + panels * columns * 8;
+  if (std::ssize(image) != first + panels * panel) return;
+  std::vector<std::int64_t> sums(static_cast<std::size_t>(panels * columns));
+  for (std::int64_t i = 0; i < panels * panel; ++i)
+    sums[static_cast<std::size_t>(i / panel * columns + i / step % columns)] +=
+        static_cast<std::int8_t>(image[static_cast<std::size_t>(first + i)]);
+  if (!sums.empty()) std::memcpy(&image[header_bytes], sums.data(), sums.size() * 8);
+}
+
+void make_checksum_right(Image& image) {
+  constexpr std::uint64_t odd = 0x9E3779B97F4A7C15U;
+  std::uint64_t h = 0;
+  set(image, checksum_at, std::uint64_t{0});
+  const auto add = [&](std::size_t first, std::size_t bytes) {
+    h ^= bytes * odd;
+    for (std::size_t i = 0; i < bytes; i += 8) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, image.data() + first + i, std::min<std::size_t>(8, bytes - i));
+      h = (h ^ word) * odd;
+      h ^= h >> 32U;
+    }
+  };
+  add(0, header_bytes);
+  add(header_bytes, image.size() - header_bytes);
+  set(image, checksum_at, h);
+}
+
+// The image of weights that are as long as n, k and the bytes there are say.
+Image packed(std::span<const std::byte> bytes) {
+  if (bytes.size() < 3) return {};
+  const auto n = static_cast<std::int64_t>(bytes[0]), k = static_cast<std::int64_t>(bytes[1]);
+  const DType type = (bytes[2] & std::byte{1}) == std::byte{0} ? DType::s8 : DType::u8;
+  std::vector<std::byte> weights(bytes.begin() + 3, bytes.end());
+  weights.resize(static_cast<std::size_t>(n * k));
+  const auto made = pack(Stream::cpu({.threads = 1}), TensorRef(weights.data(), type, {n, k}));
+  require(accepted(made), "weights that can be packed");
+  return made->serialize();
+}
+
+// One row of activations times the weights, by the kernels of a target.
+std::vector<std::int32_t> product(const PackedWeight& w, Target cap) {
+  const Stream stream = Stream::cpu({.threads = 1, .cap = cap});
+  const auto plan = QuantizedMatmulPlan::select(stream, {.m = 1,
+                                                         .n = w.n(),
+                                                         .k = w.k(),
+                                                         .activation = DType::u8,
+                                                         .weight = w.dtype(),
+                                                         .output = DType::s32,
+                                                         .packed_weight = true});
+  require(accepted(plan), "a plan for what was read");
+  std::vector<std::uint8_t> x(static_cast<std::size_t>(w.k()));
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::uint8_t>(i * 37 + 11);
+  std::vector<std::int32_t> y(static_cast<std::size_t>(w.n()));
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  require(
+      accepted(plan->run(
+          stream, workspace,
+          {.input = TensorRef(x, {1, w.k()}), .weight = w, .output = TensorMut(y, {1, w.n()})})),
+      "a run with what was read");
+  return y;
+}
+
+void run(std::span<const std::byte> input) {
+  if (input.empty()) return;
+  const auto mode = static_cast<char>(input.front());
+  input = input.subspan(1);
+  Image image = mode == 'p' ? packed(input) : Image(input.begin(), input.end());
+  if (image.size() >= header_bytes) {
+    if (mode == 's') make_sums_right(image);
+    if (mode == 's' || mode == 'c') make_checksum_right(image);
+  }
+  const auto read = PackedWeight::deserialize(image);
+  if (!accepted(read)) {
+    require(mode != 'p' || image.empty(), "that what was packed can be read");
+    return;
+  }
+  require(read->serialize() == image, "the same image of what was read");
+  constexpr std::int64_t most = 1 << 16;
+  if (read->n() > most || read->k() > most) return;
+  const std::vector<std::int32_t> expected = product(*read, Target::scalar);
+  for (const Target target : available_targets())
+    require(product(*read, target) == expected, "the same sums on every target");
+}
+
+}  // namespace
+}  // namespace octavo::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  octavo::fuzz::run(std::as_bytes(std::span(data, size)));
+  return 0;
+}

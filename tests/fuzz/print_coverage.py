@@ -1,0 +1,23 @@
+"""Prints the line coverage of each file of a summary of llvm-cov, and fails if there is too little."""
+
+import argparse
+import json
+import os
+import sys
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--least", type=float, required=True, help="percent of all lines")
+parser.add_argument("summary")
+arguments = parser.parse_args()
+
+with open(arguments.summary) as file:
+    data = json.load(file)["data"][0]
+rows = [(os.path.relpath(f["filename"]), f["summary"]["lines"]) for f in data["files"]]
+reached = sum(lines["covered"] for _, lines in rows)
+count = sum(lines["count"] for _, lines in rows)
+for name, lines in sorted(rows) + [("all", {"covered": reached, "count": count})]:
+    print(f"{100 * lines['covered'] / lines['count']:5.1f} %  {lines['covered']:5}", end="")
+    print(f" of {lines['count']:5} lines  {name}")
+share = 100 * reached / count
+if share < arguments.least:
+    sys.exit(f"expected at least {arguments.least} % of the lines, got {share:.1f} %")
