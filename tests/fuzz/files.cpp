@@ -220,7 +220,7 @@ std::map<std::string, std::string> read_tree(const fs::path& directory) {
   std::error_code error;
   for (fs::recursive_directory_iterator it(directory, error), end; !error && it != end;
        it.increment(error))
-    if (it->is_regular_file(error))
+    if (fs::is_regular_file(it->symlink_status(error)))
       out[it->path().lexically_relative(directory).string()] = read_bytes(it->path());
   return out;
 }

@@ -76,7 +76,7 @@ class Files {
   Words words_;
 };
 
-/// All files below a directory by their names, and what is in them.
+/// All files below a directory by their names, and what is in them; no links.
 std::map<std::string, std::string> read_tree(const std::filesystem::path& directory);
 std::string read_bytes(const std::filesystem::path& path);
 
