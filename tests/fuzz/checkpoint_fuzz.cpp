@@ -1,5 +1,6 @@
 // A float checkpoint: opened, quantized as the words say, taken up again after a stop, and
 // verified.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -47,6 +48,11 @@ bool same(const LayerError& a, const LayerError& b) {
          a.non_finite == b.non_finite && a.rows == b.rows && same(a.error(), b.error());
 }
 
+bool same(const std::vector<LayerError>& a, const std::vector<LayerError>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const LayerError& x, const LayerError& y) { return same(x, y); });
+}
+
 // The result against its input: as it was measured on the way, and nothing else changed.
 void verify_result(const QuantizePlan& plan, const QuantizeReport& report, const fs::path& out) {
   const auto written = Checkpoint::open(out);
@@ -58,9 +64,8 @@ void verify_result(const QuantizePlan& plan, const QuantizeReport& report, const
   require(verified->unexpected.empty(), "that nothing else changed");
   require(verified->added.empty(), "that nothing was added");
   require(verified->layers.size() == plan.layers.size(), "all layers of the plan");
-  if (plan.measured)
-    for (std::size_t i = 0; i < plan.layers.size(); ++i)
-      require(same(verified->layers[i], report.measured.layers[i]), "the errors of the run");
+  require(!plan.measured || same(verified->layers, report.measured.layers),
+          "the errors of the run");
   for (const auto bound : {std::optional<double>(), std::optional(0.0),
                            std::optional(std::numeric_limits<double>::infinity())})
     require(!judge(*verified, bound).text().empty(), "a verdict in words");
@@ -162,6 +167,7 @@ void run(const Files& files) {
   const auto again = quantize(Stream::cpu({.threads = 2}), *plan, Files::other("again"));
   require(accepted(again), "that a run that was stopped goes on");
   require(read_tree(Files::other("again")) == read_tree(out), "the same bytes after a stop");
+  require(same(again->measured.layers, report->measured.layers), "the same errors after a stop");
   require(!quantize(Stream::cpu(), *plan, out), "that no result is overwritten");
 }
 

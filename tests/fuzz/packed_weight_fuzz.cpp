@@ -81,12 +81,12 @@ Image packed(std::span<const std::byte> bytes) {
 }
 
 // One row of activations times the weights, by the kernels of a target.
-std::vector<std::int32_t> product(const PackedWeight& w, Target cap) {
+std::vector<std::int32_t> product(const PackedWeight& w, DType activation, Target cap) {
   const Stream stream = Stream::cpu({.threads = 1, .cap = cap});
   const auto plan = QuantizedMatmulPlan::select(stream, {.m = 1,
                                                          .n = w.n(),
                                                          .k = w.k(),
-                                                         .activation = DType::u8,
+                                                         .activation = activation,
                                                          .weight = w.dtype(),
                                                          .output = DType::s32,
                                                          .packed_weight = true});
@@ -95,11 +95,11 @@ std::vector<std::int32_t> product(const PackedWeight& w, Target cap) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::uint8_t>(i * 37 + 11);
   std::vector<std::int32_t> y(static_cast<std::size_t>(w.n()));
   const WorkspaceBuffer workspace(plan->workspace_size());
-  require(
-      accepted(plan->run(
-          stream, workspace,
-          {.input = TensorRef(x, {1, w.k()}), .weight = w, .output = TensorMut(y, {1, w.n()})})),
-      "a run with what was read");
+  require(accepted(plan->run(stream, workspace,
+                             {.input = TensorRef(x.data(), activation, {1, w.k()}),
+                              .weight = w,
+                              .output = TensorMut(y, {1, w.n()})})),
+          "a run with what was read");
   return y;
 }
 
@@ -120,9 +120,11 @@ void run(std::span<const std::byte> input) {
   require(read->serialize() == image, "the same image of what was read");
   constexpr std::int64_t most = 1 << 16;
   if (read->n() > most || read->k() > most) return;
-  const std::vector<std::int32_t> expected = product(*read, Target::scalar);
-  for (const Target target : available_targets())
-    require(product(*read, target) == expected, "the same sums on every target");
+  for (const DType activation : {DType::s8, DType::u8}) {
+    const std::vector<std::int32_t> expected = product(*read, activation, Target::scalar);
+    for (const Target target : available_targets())
+      require(product(*read, activation, target) == expected, "the same sums on every target");
+  }
 }
 
 }  // namespace
