@@ -95,7 +95,8 @@ std::vector<std::int32_t> expected(const Image& image, const PackedWeight& w) {
       const std::int64_t at =
           (n / columns * depth + k / step * step) * columns + n % columns * step + k % step;
       const auto weight = static_cast<std::int8_t>(image[static_cast<std::size_t>(first + at)]);
-      sum += (activation_at(k) - zero_point) * (weight + (w.dtype() == DType::u8 ? 128 : 0));
+      sum += std::int64_t{activation_at(k) - zero_point} *
+             (weight + (w.dtype() == DType::u8 ? 128 : 0));
     }
     y.push_back(static_cast<std::int32_t>(sum));
   }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <set>
 
 #include "files.hpp"
 #include "octavo/safetensors.hpp"
