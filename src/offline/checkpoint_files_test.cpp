@@ -245,6 +245,37 @@ TEST(CheckpointFiles, WhatIsGoneFromTheInputIsGoneFromTheResult) {
   EXPECT_FALSE(fs::exists(dir / "out" / "1_Pooling" / "old.txt"));
 }
 
+// A shard of the right size that says something else, and a mark that goes on where ours ends.
+TEST(CheckpointFiles, WhatAnotherRunLeftIsNotKept) {
+  const TemporaryDirectory dir;
+  testing::make_llama(dir / "in");
+  ASSERT_EQ(outcome(dir / "in", dir / "whole"), "accepted");
+  const auto kept_after = [&](const std::function<void(const fs::path&)>& change) {
+    stop_after_the_first_shard(dir / "in", dir / "out");
+    change(dir / "out.partial");
+    QuantizeReport report;
+    EXPECT_EQ(outcome(dir / "in", dir / "out", {}, &report), "accepted");
+    EXPECT_EQ(read_tree(dir / "out"), read_tree(dir / "whole"));
+    fs::remove_all(dir / "out");
+    return report.shards_kept;
+  };
+  EXPECT_EQ(kept_after([](const fs::path&) {}), 1);
+  EXPECT_EQ(kept_after([](const fs::path& run) {
+              std::string shard = read_file(run / first_shard);
+              shard[shard.find("w8a8-dynamic")] = 'x';
+              make_file(run / first_shard, shard);
+            }),
+            0);
+  EXPECT_EQ(kept_after([](const fs::path& run) {
+              make_file(run / first_shard, read_file(run / first_shard) + "x");
+            }),
+            0);
+  EXPECT_EQ(kept_after([](const fs::path& run) {
+              make_file(run / ".octavo-run", read_file(run / ".octavo-run") + "x");
+            }),
+            0);
+}
+
 // Overwritten where it is, exchanged, removed: the result would be of neither.
 TEST(CheckpointFiles, AnInputThatChangesIsRefused) {
   using Change = std::function<void(const fs::path&)>;

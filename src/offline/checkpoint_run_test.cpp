@@ -72,14 +72,47 @@ TEST(Resolve, RefusesWhatMatchesNothingOrDoesNotFit) {
     ASSERT_TRUE(unsampled.update(Stream::cpu(), layer, TensorRef(s.absmax(), {1, s.channels()})));
   EXPECT_THAT(refusal(llama, {.statistics = &unsampled, .smooth = true, .alpha = std::nullopt}),
               HasSubstr("expected sampled rows of"));
+  // Of another model: one layer has half as many channels.
+  Statistics other;
+  for (const auto& [layer, s] : stats.layers())
+    ASSERT_TRUE(other.update(
+        Stream::cpu(), layer,
+        TensorRef(s.absmax().data(), {1, layer.ends_with("0.mlp.up_proj") ? 16 : s.channels()})));
+  for (const bool smooth : {true, false})
+    EXPECT_EQ(
+        refusal(llama, {.scheme = Scheme::w8a8_static, .statistics = &other, .smooth = smooth}),
+        "statistics: layer model.layers.0.mlp.up_proj: expected 32 channels, got 16");
+}
+
+// Folded into such a norm, a scale would change the residual, too.
+TEST(Resolve, DoesNotSmoothNormsThatFeedTheResidual) {
+  const TemporaryDirectory dir;
+  testing::make_opt(dir / "opt");
+  testing::make_safetensors(dir / "bloom" / "m.safetensors",
+                            {{"h.0.input_layernorm.weight", {8}},
+                             {"h.0.self_attention.query_key_value.weight", {24, 8}}});
+  const auto pairs = [&](const char* model, const char* config) {
+    testing::make_file(dir / model / "config.json", config);
+    return Checkpoint::open(dir / model)->pairs().pairs.size();
+  };
+  EXPECT_EQ(pairs("opt", R"({"model_type":"opt"})"), 2U);
+  EXPECT_EQ(pairs("opt", R"({"model_type":"opt","do_layer_norm_before":true})"), 2U);
+  EXPECT_EQ(pairs("opt", R"({"model_type":"opt","do_layer_norm_before":false})"), 0U);
+  constexpr const char* key = "apply_residual_connection_post_layernorm";
+  EXPECT_EQ(pairs("bloom", R"({"model_type":"bloom"})"), 1U);
+  for (const bool feeds : {false, true})
+    EXPECT_EQ(
+        pairs("bloom", fmt::format(R"({{"model_type":"bloom","{}":{}}})", key, feeds).c_str()),
+        feeds ? 0U : 1U);
 }
 
 TEST(Resolve, RefusesTensorsThatDoNotBelongTogether) {
   const TemporaryDirectory dir;
   const std::string p = "model.layers.0.";
-  const auto message = [&](std::uint64_t norm, std::uint64_t keys) {
+  const auto message = [&](std::uint64_t norm, std::uint64_t keys, std::uint64_t bias = 8) {
     testing::make_safetensors(dir / "in" / "m.safetensors",
                               {{p + "input_layernorm.weight", {norm}},
+                               {p + "input_layernorm.bias", {bias}},
                                {p + "self_attn.q_proj.weight", {8, 8}},
                                {p + "self_attn.k_proj.weight", {8, keys}},
                                {p + "self_attn.v_proj.weight", {8, 8}}});
@@ -90,6 +123,9 @@ TEST(Resolve, RefusesTensorsThatDoNotBelongTogether) {
   };
   EXPECT_EQ(message(8, 8), "accepted");
   EXPECT_THAT(message(9, 8), HasSubstr("m.safetensors: tensor \"model.layers.0.input_layernorm"));
+  EXPECT_THAT(message(8, 8, 7),
+              HasSubstr("tensor \"model.layers.0.input_layernorm.bias\": expected "
+                        "a float tensor of [8]"));
   EXPECT_THAT(message(8, 9),
               HasSubstr("m.safetensors: tensor \"model.layers.0.self_attn.k_proj.weight\": "
                         "expected 8 input channels, as many as "));
@@ -213,6 +249,21 @@ TEST(QuantizeRun, DoesNotTakeUpAnotherRun) {
   EXPECT_EQ(report->shards_kept, 0);
 }
 
+// The mark of the other run, which is longer, is gone as well.
+TEST(QuantizeRun, IsTakenUpAgainThoughItReplacedAnother) {
+  const Prepared p;
+  const auto stop = [](const Progress& progress) {
+    if (progress.what.starts_with("model-00002")) throw std::runtime_error("stop");
+  };
+  const auto other = resolve(*p.checkpoint, {.ignore = {"*.down_proj", "lm_head"}});
+  ASSERT_TRUE(other);
+  ASSERT_FALSE(quantize(Stream::cpu({.threads = 1}), *other, p.dir / "out", stop));
+  ASSERT_FALSE(p.run(p.dir / "out", stop));
+  const auto report = p.run(p.dir / "out");
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(report->shards_kept, 1);
+}
+
 TEST(QuantizeRun, AFullDiskLosesNothing) {
   const Prepared p;
   rlimit before{};
@@ -269,11 +320,27 @@ int exit_code_with_little_memory(std::uint64_t mebibytes, int threads, const fs:
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+// The same test in a process that has run no other: what those leave behind would count as well.
+void run_alone() {
+  const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
+  const std::string filter =
+      fmt::format("--gtest_filter={}.{}", test.test_suite_name(), test.name());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl("/proc/self/exe", "checkpoint_test", filter.c_str(), nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(QuantizeRun, NeedsLittleMemory) {
 #ifdef OCTAVO_SANITIZED
   GTEST_SKIP() << "sanitizers need memory of their own";
 #endif
   if (std::getenv("OCTAVO_EMULATED") != nullptr) GTEST_SKIP() << "the emulator's own memory counts";
+  if (::testing::UnitTest::GetInstance()->test_to_run_count() > 1) return run_alone();
   const TemporaryDirectory dir;
   make_sparse_llama(dir / "in");
   const auto checkpoint = Checkpoint::open(dir / "in");

@@ -8,77 +8,28 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "offline/testing_checkpoint.hpp"
+#include "offline/testing_quantized.hpp"
 #include "ops/elementwise/testing_threads.hpp"
 
 namespace octavo {
 namespace {
 
 using testing::bytes_as;
+using testing::bytes_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::made_values;
 using testing::make_statistics;
+using testing::open;
+using testing::quantized_row;
 using testing::read_tree;
+using testing::rounded;
+using testing::Row;
+using testing::run;
+using testing::shape_of;
 using testing::TemporaryDirectory;
+using testing::values_of;
 using Json = nlohmann::json;
-
-Checkpoint open(const std::filesystem::path& path) {
-  auto checkpoint = Checkpoint::open(path);
-  EXPECT_TRUE(checkpoint) << checkpoint.error().message();
-  return *checkpoint;
-}
-// Quantizes or fails the test.
-QuantizeReport run(const Checkpoint& checkpoint, const QuantizeOptions& options,
-                   const std::filesystem::path& out, int threads = 2) {
-  const auto plan = resolve(checkpoint, options);
-  EXPECT_TRUE(plan) << plan.error().message();
-  const auto report = quantize(Stream::cpu({.threads = threads}), *plan, out);
-  EXPECT_TRUE(report) << report.error().message();
-  return *report;
-}
-std::string bytes_of(const Checkpoint& c, const std::string& name) {
-  const auto entry = c.tensors().find(name);
-  EXPECT_TRUE(entry) << name;
-  if (!entry) return {};
-  const auto bytes = entry.file->bytes(*entry.tensor);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-template <class T>
-std::vector<T> values_of(const Checkpoint& c, const std::string& name) {
-  const std::string bytes = bytes_of(c, name);
-  std::vector<T> out(bytes.size() / sizeof(T));
-  if (!out.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
-  return out;
-}
-std::vector<std::uint64_t> shape_of(const Checkpoint& c, const std::string& name) {
-  return c.tensors().find(name).tensor->shape;
-}
-
-// The values of a made tensor as its type holds them.
-std::vector<float> rounded(const testing::MadeTensor& t) {
-  std::vector<float> out = made_values(t);
-  for (float& x : out) {
-    if (t.type == StoredType::F16) x = to_float(to_f16(x));
-    if (t.type == StoredType::BF16) x = to_float(to_bf16(x));
-  }
-  return out;
-}
-
-struct Row {
-  float scale = 1;
-  std::vector<int> q;
-};
-Row quantized_row(const std::vector<float>& w, float q_max) {
-  Row row;
-  float most = 0;
-  for (const float x : w) most = std::max(most, std::fabs(x));
-  row.scale = most > 0 ? most / q_max : 1.0F;
-  for (const float x : w)
-    row.q.push_back(
-        static_cast<int>(std::clamp(std::rint(x * (1.0F / row.scale)), -q_max - 1, q_max)));
-  return row;
-}
 
 void expect_rows(const Checkpoint& got, const std::string& layer, const std::vector<float>& w,
                  std::size_t n, std::size_t k) {

@@ -85,6 +85,9 @@ TEST(Safetensors, RefusalsNameFileAndTensor) {
               HasSubstr("expected whole bytes, got shape [3] of F4"));
   EXPECT_THAT(tensor(R"({"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]})", ""),
               HasSubstr("fewer than 2^64 bits"));
+  // As many elements as 64 bits can count, but not as many bits: 2^58 * 64 would be 0.
+  EXPECT_THAT(tensor(R"({"dtype":"F64","shape":[288230376151711744],"data_offsets":[0,0]})", ""),
+              HasSubstr("fewer than 2^64 bits"));
   EXPECT_THAT(tensor(R"({"dtype":"I4","shape":[2],"data_offsets":[0,1]})", "a"),
               HasSubstr("expected a dtype of the format, got \"I4\""));
   EXPECT_THAT(tensor(R"({"dtype":"U8","shape":[-1],"data_offsets":[0,1]})", "a"),

@@ -12,6 +12,7 @@
 #include <random>
 
 #include "numerics/exp2.hpp"
+#include "offline/smooth_parts.hpp"
 #include "ops/elementwise/testing_threads.hpp"
 
 namespace octavo {
@@ -77,6 +78,26 @@ TEST(SmoothingScales, FollowTheFormula) {
               HasSubstr("weights: expected [rows, 3]"));
   const std::vector<float> negative{1, 1, -1, 1};
   EXPECT_THAT(message(weights, negative, 0.5), HasSubstr("absmax: expected finite"));
+}
+
+// In a file weights may begin anywhere; they are copied piece by piece, and nothing behind them is.
+TEST(SmoothingScales, OfWeightsThatAreNotAligned) {
+  constexpr std::int64_t rows = 600, channels = 512;  // two pieces, of 512 rows and 88
+  std::vector<float> source = random_floats(std::size_t{1024} * channels, 9);
+  std::fill(source.begin() + rows * channels, source.end(), 1e30F);
+  source[5] = 7;
+  source[(rows - 1) * channels + 6] = -8;
+  std::vector<std::byte> bytes(source.size() * sizeof(float) + 1);
+  std::memcpy(bytes.data() + 1, source.data(), source.size() * sizeof(float));
+  const TensorRef moved(bytes.data() + 1, DType::f32, {rows, channels});
+  const auto most = offline::column_absmax(Stream::cpu(), {&moved, 1}, channels);
+  ASSERT_TRUE(most) << most.error().message();
+  for (std::size_t j = 0; j < channels; ++j) {
+    double expected = 0;
+    for (std::size_t i = 0; i < rows; ++i)
+      expected = std::max(expected, std::fabs(double{source[i * channels + j]}));
+    ASSERT_EQ((*most)[j], expected) << j;
+  }
 }
 
 template <class T>
@@ -174,6 +195,14 @@ TEST(Smooth, RefusesAndChangesNothing) {
   EXPECT_THAT(call(TensorMut(w), {}, {weight}, two), HasSubstr("norm_weight: expected [2]"));
   EXPECT_THAT(call(norm, TensorMut(w), {weight}, two), HasSubstr("norm_bias: expected [2]"));
   EXPECT_THAT(call(norm, {}, {weight, weight}, two), HasSubstr("share no memory"));
+  EXPECT_THAT(call(bias, bias, {weight}, two), HasSubstr("share no memory"));
+  EXPECT_THAT(call(norm, TensorMut(w.data(), Shape{2}), {weight}, two),
+              HasSubstr("share no memory"));
+  // The bias is looked at before the weight of the norm is changed.
+  std::vector<float> tiny{1, 3e38F};
+  EXPECT_THAT(call(bias, tiny, {weight}, std::vector<float>{2.0F, 0.5F}),
+              HasSubstr("norm_bias: channel 1 would overflow f32"));
+  EXPECT_EQ(bias, (std::vector<float>{1, 1}));
   EXPECT_THAT(call(norm, {}, {weight}, std::vector<float>{1.0F, 0.0F}), HasSubstr("scales"));
   std::vector<std::int8_t> integers(4);
   EXPECT_THAT(call(norm, {}, {TensorMut(integers, {2, 2})}, two), HasSubstr("got s8"));

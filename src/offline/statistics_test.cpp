@@ -190,6 +190,58 @@ TEST(Statistics, MergesKeepTheSmallerKind) {
   EXPECT_EQ(a.find("y")->absmax(), a.find("z")->absmax());
 }
 
+// Layers of their own, one with fine bins and one with coarse ones, in either order.
+TEST(LayerStatistics, MergesBinsOfAnyKind) {
+  const std::vector<float> all = random_rows(50, 6);
+  const auto make = [&](int bits, std::int64_t first, std::int64_t count) {
+    auto layer = LayerStatistics::create(channels, {.sample_rows = 4, .histogram_bits = bits});
+    EXPECT_TRUE(layer->update(Stream::cpu(), rows_of(all, first, count)));
+    return *layer;
+  };
+  const LayerStatistics whole = make(1, 0, 50);
+  LayerStatistics fine = make(4, 0, 20), coarse = make(1, 0, 20);
+  ASSERT_TRUE(fine.merge(make(1, 20, 30)));
+  ASSERT_TRUE(coarse.merge(make(4, 20, 30)));
+  for (const LayerStatistics* merged : {&fine, &coarse}) {
+    EXPECT_EQ(merged->count(), 50);
+    EXPECT_EQ(merged->histogram(), whole.histogram());
+    EXPECT_EQ(merged->sample(), whole.sample());
+    EXPECT_EQ(merged->min(), whole.min());
+    EXPECT_EQ(merged->max(), whole.max());
+  }
+  const auto narrow = LayerStatistics::create(channels - 1);
+  EXPECT_THAT(fine.merge(*narrow).error().message(), HasSubstr("expected 37 channels, got 36"));
+}
+
+// With room for all of them the sample has each row that is finite, once.
+TEST(LayerStatistics, SampleEachFiniteRowOnce) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> rows{1, 2, nan, 3, 4, nan, 1, 2, inf, 5, 6, -inf, -0.0F, 0, 1, 2, 0, 0};
+  auto layer = LayerStatistics::create(2, {.sample_rows = 9});
+  ASSERT_TRUE(layer->update(Stream::cpu(), TensorRef(rows, {9, 2})));
+  ASSERT_TRUE(layer->update(Stream::cpu(), TensorRef(rows, {9, 2})));
+  EXPECT_EQ(layer->count(), 18);
+  const std::vector<float> sample = layer->sample();
+  std::vector<std::pair<float, float>> pairs;
+  for (std::size_t i = 0; i < sample.size(); i += 2) pairs.emplace_back(sample[i], sample[i + 1]);
+  using P = std::pair<float, float>;
+  // -0 and 0 are other bits.
+  EXPECT_THAT(pairs, ::testing::UnorderedElementsAre(P(1, 2), P(0, 0), P(-0.0F, 0)));
+}
+
+// f64 has larger numbers than the f32 that statistics are kept in.
+TEST(LayerStatistics, ExtremesOfF64AreFinite) {
+  const std::vector<double> rows{1e300, -1e300, 1, 2};
+  auto layer = LayerStatistics::create(2, {.sample_rows = 4});
+  ASSERT_TRUE(layer->update(Stream::cpu(), TensorRef(rows, {2, 2})));
+  constexpr float most = std::numeric_limits<float>::max();
+  EXPECT_EQ(layer->absmax(), (std::vector<float>{most, most}));
+  EXPECT_EQ(layer->min(), (std::vector<float>{0, -most}));
+  EXPECT_EQ(layer->max(), (std::vector<float>{most, 2}));
+  EXPECT_EQ(layer->sample(), (std::vector<float>{1, 2})) << "a row that f32 cannot hold";
+}
+
 TEST(Statistics, Refusals) {
   const Stream stream = Stream::cpu();
   Statistics s;

@@ -155,6 +155,15 @@ TEST_F(VerifyConfig, SettingsThatAreNotMeasured) {
     refused(
         name, [](Json& q) { q["format"] = "float-quantized"; }, "");
   }
+  const auto groups = [&](const std::function<void(Json&)>& change) {
+    refused(
+        "dynamic", [&](Json& q) { change(q["config_groups"]); }, "one group of settings");
+  };
+  groups([](Json& g) { g["group_1"] = g["group_0"]; });
+  groups([](Json& g) { g = Json::object(); });
+  groups([](Json& g) { g = Json::array({g["group_0"]}); });
+  groups([](Json& g) { g["group_0"] = Json::array(); });
+  groups([](Json& g) { g["group_0"] = 3; });
   refused(
       "dynamic", [](Json& q) { inputs(q)["symmetric"] = false; }, "symmetric integers");
   refused(

@@ -196,6 +196,71 @@ TEST(Verify, SeesWhatWasChanged) {
   EXPECT_FALSE(found->output_error);
 }
 
+// The same bytes, which are no longer the same tensor.
+TEST(Verify, SeesOtherShapesAndTypes) {
+  const TemporaryDirectory dir;
+  testing::make_safetensors(dir / "in" / "m.safetensors", {{"a.weight", {6, 16}}});
+  testing::make_safetensors(dir / "in" / "n.safetensors", {{"n", {2, 3}}});
+  const auto in = Checkpoint::open(dir / "in");
+  quantize_to(*in, {}, dir / "out");
+  const std::string data = testing::bytes_as(StoredType::F32, made_values({"n", {2, 3}}));
+  const auto unexpected = [&](const std::string& entry) {
+    testing::make_file(
+        dir / "out" / "n.safetensors",
+        testing::assemble(R"({"n":{)" + entry + R"(,"data_offsets":[0,24]}})", data));
+    const auto out = Checkpoint::open(dir / "out");
+    return verify(Stream::cpu(), *in, *out)->unexpected;
+  };
+  EXPECT_THAT(unexpected(R"("dtype":"F32","shape":[2,3])"), ElementsAre());
+  EXPECT_THAT(unexpected(R"("dtype":"F32","shape":[3,2])"), ElementsAre("n"));
+  EXPECT_THAT(unexpected(R"("dtype":"I32","shape":[2,3])"), ElementsAre("n"));
+}
+
+// A weight is measured in pieces; the largest error is that of all of them, here of the first.
+TEST(Verify, TheLargestErrorIsOfAllPieces) {
+  const TemporaryDirectory dir;
+  constexpr std::size_t n = 600, k = 512;
+  std::vector<float> w = made_values({"a.weight", {n, k}});
+  for (std::size_t j = 0; j < k; ++j) w[j] *= 64;
+  const std::string header =
+      R"({"a.weight":{"dtype":"F32","shape":[600,512],"data_offsets":[0,1228800]}})";
+  testing::make_file(dir / "in" / "m.safetensors",
+                     testing::assemble(header, testing::bytes_as(StoredType::F32, w)));
+  const auto in = Checkpoint::open(dir / "in");
+  ASSERT_TRUE(in) << in.error().message();
+  quantize_to(*in, {}, dir / "out");
+  const auto out = Checkpoint::open(dir / "out");
+  const auto q = out->tensors().find("a.weight"), s = out->tensors().find("a.weight_scale");
+  double most = 0;
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    float scale = 0;
+    std::memcpy(&scale, &s.file->bytes(*s.tensor)[i / k * sizeof(float)], sizeof(float));
+    const auto value = static_cast<std::int8_t>(q.file->bytes(*q.tensor)[i]);
+    most = std::max(most, std::fabs(double{w[i]} - double{scale * static_cast<float>(value)}));
+  }
+  const auto report = verify(Stream::cpu(), *in, *out);
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(report->layers[0].max_abs, most);
+}
+
+// Rows of another model measure nothing.
+TEST(Verify, RowsOfAnotherWidthAreNotUsed) {
+  const TemporaryDirectory dir;
+  testing::make_safetensors(dir / "in" / "m.safetensors", {{"a.weight", {6, 16}}});
+  const auto in = Checkpoint::open(dir / "in");
+  const std::vector<float> rows(32, 1.0F);
+  for (const std::int64_t channels : {8, 32}) {
+    Statistics stats({.sample_rows = 4});
+    ASSERT_TRUE(stats.update(Stream::cpu(), "a", TensorRef(rows, {32 / channels, channels})));
+    const auto path = dir / std::to_string(channels);
+    quantize_to(*in, {.statistics = &stats}, path);
+    const auto report = verify(Stream::cpu(), *in, *Checkpoint::open(path), &stats);
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_EQ(report->layers[0].rows, 0);
+    EXPECT_FALSE(report->layers[0].output_error);
+  }
+}
+
 TEST(Verify, Refusals) {
   const TemporaryDirectory dir;
   testing::make_llama(dir / "in");

@@ -1,0 +1,91 @@
+// Where quantized values are put: rows that end within a byte, layers of several pieces, scales
+// that layers share.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "octavo/checkpoint.hpp"
+#include "offline/testing_quantized.hpp"
+
+namespace octavo {
+namespace {
+
+using testing::open;
+using testing::quantized_row;
+using testing::rounded;
+using testing::Row;
+using testing::run;
+using testing::TemporaryDirectory;
+using testing::values_of;
+
+// Rows of 21 channels end in the middle of a byte; what is left of their last word is 0.
+TEST(QuantizeLayout, OddRowsArePaddedWithZeros) {
+  const TemporaryDirectory dir;
+  testing::make_safetensors(dir / "in" / "m.safetensors", {{"a.up.weight", {5, 21}}});
+  run(open(dir / "in"), {.scheme = Scheme::w4a16_group, .group_size = 7}, dir / "out");
+  const Checkpoint out = open(dir / "out");
+  const auto w = rounded({"a.up.weight", {5, 21}});
+  const auto words = values_of<std::uint32_t>(out, "a.up.weight_packed");
+  ASSERT_EQ(words.size(), 15U);
+  for (std::size_t i = 0; i < 5; ++i) {
+    for (std::size_t k = 0; k < 21; ++k) {
+      const auto group = w.begin() + static_cast<std::ptrdiff_t>(i * 21 + k / 7 * 7);
+      const Row row = quantized_row({group, group + 7}, 7.0F);
+      const auto nibble = (words[i * 3 + k / 8] >> (k % 8 * 4)) & 15U;
+      ASSERT_EQ(static_cast<int>(nibble) - 8, row.q[k % 7]) << i << " " << k;
+    }
+    EXPECT_EQ(words[i * 3 + 2] >> 20U, 0U) << "padding";
+  }
+}
+
+// Stored [in, out] and worked on in pieces of 512 outputs, each of which is a strip of every row.
+TEST(QuantizeLayout, Conv1DOfSeveralPieces) {
+  const TemporaryDirectory dir;
+  constexpr std::size_t n = 600, k = 512;
+  testing::make_safetensors(dir / "in" / "m.safetensors", {{"h.0.ln_1.weight", {4}},
+                                                           {"h.0.attn.c_attn.weight", {4, 12}},
+                                                           {"h.0.mlp.c_fc.weight", {k, n}}});
+  const Checkpoint in = open(dir / "in");
+  ASSERT_TRUE(in.layer("h.0.mlp.c_fc")->transposed);
+  run(in, {}, dir / "out");
+  const Checkpoint out = open(dir / "out");
+  const auto stored = rounded({"h.0.mlp.c_fc.weight", {k, n}});
+  const auto q = values_of<std::int8_t>(out, "h.0.mlp.c_fc.weight");
+  const auto scales = values_of<float>(out, "h.0.mlp.c_fc.weight_scale");
+  ASSERT_EQ(q.size(), n * k);
+  ASSERT_EQ(scales.size(), n);
+  for (std::size_t i = 0; i < n; ++i) {
+    std::vector<float> w(k);
+    for (std::size_t j = 0; j < k; ++j) w[j] = stored[j * n + i];
+    const Row row = quantized_row(w, 127.0F);
+    ASSERT_EQ(scales[i], row.scale) << i;
+    for (std::size_t j = 0; j < k; ++j) ASSERT_EQ(q[j * n + i], row.q[j]) << i << " " << j;
+  }
+}
+
+// Queries, keys and values are one layer when they run: their inputs have one scale, that of the
+// largest input that any of them was seen with. What has no statistics is given it as well.
+TEST(QuantizeLayout, FusedLayersShareTheLargestInputScale) {
+  const TemporaryDirectory dir;
+  const std::string p = "model.layers.0.";
+  testing::make_safetensors(dir / "in" / "m.safetensors",
+                            {{p + "self_attn.q_proj.weight", {8, 8}},
+                             {p + "self_attn.k_proj.weight", {8, 8}},
+                             {p + "self_attn.v_proj.weight", {8, 8}},
+                             {p + "self_attn.o_proj.weight", {8, 8}}});
+  const Checkpoint in = open(dir / "in");
+  Statistics stats;
+  for (const auto& [name, most] :
+       {std::pair("q_proj", 2.0F), std::pair("k_proj", 3.0F), std::pair("o_proj", 5.0F)}) {
+    const std::vector<float> row(8, -most);
+    ASSERT_TRUE(stats.update(Stream::cpu(), p + "self_attn." + name, TensorRef(row, {1, 8})));
+  }
+  run(in, {.scheme = Scheme::w8a8_static, .statistics = &stats}, dir / "out");
+  const Checkpoint out = open(dir / "out");
+  for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
+    EXPECT_EQ(values_of<float>(out, p + "self_attn." + name + ".input_scale"),
+              std::vector<float>{(name[0] == 'o' ? 5.0F : 3.0F) / 127.0F})
+        << name;
+}
+
+}  // namespace
+}  // namespace octavo
