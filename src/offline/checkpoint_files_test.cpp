@@ -5,33 +5,12 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <fstream>
-#include <mutex>
-#include <set>
 
 #include "octavo/checkpoint.hpp"
 #include "offline/testing_checkpoint.hpp"
-
-namespace {
-
-std::mutex flushed_mutex;
-std::set<std::string> flushed;  // NOLINT(cert-err58-cpp): an empty set does not throw
-
-}  // namespace
-
-// Takes the place of the C library's, and notes what was flushed.
-extern "C" int fsync(int fd) {
-  char path[4096];
-  const ssize_t n = ::readlink(fmt::format("/proc/self/fd/{}", fd).c_str(), path, sizeof(path));
-  if (n > 0) {
-    const std::lock_guard lock(flushed_mutex);
-    flushed.emplace(path, static_cast<std::size_t>(n));
-  }
-  return static_cast<int>(::syscall(SYS_fsync, fd));
-}
 
 namespace octavo {
 namespace {
@@ -308,19 +287,6 @@ TEST(CheckpointFiles, AnInputThatChangesIsRefused) {
   EXPECT_THAT(outcome(dir / "in", dir / "out",
                       [&](const Progress&) { make_file(dir / "in" / "config.json", "{}"); }),
               HasSubstr("config.json: expected"));
-}
-
-TEST(CheckpointFiles, AllIsFlushedBeforeItGetsItsName) {
-  const TemporaryDirectory dir;
-  testing::make_llama(dir / "in");
-  make_file(dir / "in" / "a" / "b" / "deep.txt", "deep");
-  flushed.clear();
-  ASSERT_EQ(outcome(dir / "in", dir / "out"), "accepted");
-  std::set<std::string> expected{(dir / "out.partial").string(), dir.path().string()};
-  for (const char* name :
-       {"tokenizer.json", "1_Pooling", "1_Pooling/config.json", "a", "a/b", "a/b/deep.txt"})
-    expected.insert((dir / "out.partial" / name).string());
-  for (const std::string& path : expected) EXPECT_THAT(flushed, Contains(path));
 }
 
 TEST(CheckpointFiles, StatisticsAreNotAModel) {

@@ -1,4 +1,4 @@
-// Refusals, runs that stop and are taken up again, bounded memory.
+// Runs that stop and are taken up again, bounded memory.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,113 +27,6 @@ using ::testing::HasSubstr;
 using testing::make_statistics;
 using testing::read_tree;
 using testing::TemporaryDirectory;
-
-std::string refusal(const fs::path& path, const QuantizeOptions& options) {
-  const auto checkpoint = Checkpoint::open(path);
-  if (!checkpoint) return checkpoint.error().message();
-  const auto plan = resolve(*checkpoint, options);
-  return plan ? "accepted" : plan.error().message();
-}
-
-TEST(Resolve, RefusesWhatMatchesNothingOrDoesNotFit) {
-  const TemporaryDirectory dir;
-  testing::make_llama(dir / "llama");
-  testing::make_bert(dir / "bert");
-  const auto llama = dir / "llama";
-  EXPECT_EQ(refusal(llama, {}), "accepted");
-  EXPECT_THAT(refusal(llama, {.ignore = {"modle.layers*"}}),
-              HasSubstr("ignore: expected a pattern that matches a layer, got \"modle.layers*\""));
-  EXPECT_THAT(refusal(llama, {.ignore = {"re:("}}), HasSubstr("regular expression"));
-  EXPECT_THAT(refusal(llama, {.ignore = {"*"}}), HasSubstr("expected layers to quantize"));
-  EXPECT_THAT(refusal(llama, {.ignore = {"*.k_proj"}}), HasSubstr("treated alike"));
-  EXPECT_EQ(refusal(llama, {.ignore = {"re:.*[.]layers[.]1[.]", "lm_head", "*.down_proj"}}),
-            "accepted");
-  EXPECT_THAT(refusal(llama, {.scheme = Scheme::w8a8_static}),
-              HasSubstr("statistics: expected statistics of activations for w8a8-static"));
-  EXPECT_THAT(refusal(llama, {.smooth = true}), HasSubstr("for smoothing"));
-  EXPECT_THAT(refusal(llama, {.scheme = Scheme::w4a16_group, .group_size = 0}),
-              HasSubstr("group_size"));
-  EXPECT_THAT(refusal(llama, {.scheme = Scheme::w4a16_group, .group_size = 5}),
-              HasSubstr("is no multiple of 5"));
-  const Statistics none;
-  EXPECT_THAT(refusal(llama, {.statistics = &none, .smooth = true}),
-              HasSubstr("expected statistics of model.layers.0.self_attn.q_proj, got none"));
-  EXPECT_THAT(
-      refusal(dir / "bert", {.statistics = &none, .smooth = true}),
-      HasSubstr("smooth: expected pairs of a norm and layers, got none: the output of each"));
-  const auto checkpoint = Checkpoint::open(llama);
-  const Statistics stats = make_statistics(*checkpoint);
-  EXPECT_THAT(refusal(llama, {.statistics = &stats, .smooth = true, .alpha = 1.1}),
-              HasSubstr("alpha: expected 0 to 1"));
-  EXPECT_EQ(refusal(llama, {.statistics = &stats, .smooth = true, .alpha = std::nullopt}),
-            "accepted");
-  Statistics unsampled;
-  for (const auto& [layer, s] : stats.layers())
-    ASSERT_TRUE(unsampled.update(Stream::cpu(), layer, TensorRef(s.absmax(), {1, s.channels()})));
-  EXPECT_THAT(refusal(llama, {.statistics = &unsampled, .smooth = true, .alpha = std::nullopt}),
-              HasSubstr("expected sampled rows of"));
-  // Of another model: one layer has half as many channels.
-  Statistics other;
-  for (const auto& [layer, s] : stats.layers())
-    ASSERT_TRUE(other.update(
-        Stream::cpu(), layer,
-        TensorRef(s.absmax().data(), {1, layer.ends_with("0.mlp.up_proj") ? 16 : s.channels()})));
-  for (const bool smooth : {true, false})
-    EXPECT_EQ(
-        refusal(llama, {.scheme = Scheme::w8a8_static, .statistics = &other, .smooth = smooth}),
-        "statistics: layer model.layers.0.mlp.up_proj: expected 32 channels, got 16");
-}
-
-// Folded into such a norm, a scale would change the residual, too.
-TEST(Resolve, DoesNotSmoothNormsThatFeedTheResidual) {
-  const TemporaryDirectory dir;
-  testing::make_opt(dir / "opt");
-  testing::make_safetensors(dir / "bloom" / "m.safetensors",
-                            {{"h.0.input_layernorm.weight", {8}},
-                             {"h.0.self_attention.query_key_value.weight", {24, 8}}});
-  const auto pairs = [&](const char* model, const char* config) {
-    testing::make_file(dir / model / "config.json", config);
-    return Checkpoint::open(dir / model)->pairs().pairs.size();
-  };
-  EXPECT_EQ(pairs("opt", R"({"model_type":"opt"})"), 2U);
-  EXPECT_EQ(pairs("opt", R"({"model_type":"opt","do_layer_norm_before":true})"), 2U);
-  EXPECT_EQ(pairs("opt", R"({"model_type":"opt","do_layer_norm_before":false})"), 0U);
-  constexpr const char* key = "apply_residual_connection_post_layernorm";
-  EXPECT_EQ(pairs("bloom", R"({"model_type":"bloom"})"), 1U);
-  for (const bool feeds : {false, true})
-    EXPECT_EQ(
-        pairs("bloom", fmt::format(R"({{"model_type":"bloom","{}":{}}})", key, feeds).c_str()),
-        feeds ? 0U : 1U);
-}
-
-TEST(Resolve, RefusesTensorsThatDoNotBelongTogether) {
-  const TemporaryDirectory dir;
-  const std::string p = "model.layers.0.";
-  const auto message = [&](std::uint64_t norm, std::uint64_t keys, std::uint64_t bias = 8) {
-    testing::make_safetensors(dir / "in" / "m.safetensors",
-                              {{p + "input_layernorm.weight", {norm}},
-                               {p + "input_layernorm.bias", {bias}},
-                               {p + "self_attn.q_proj.weight", {8, 8}},
-                               {p + "self_attn.k_proj.weight", {8, keys}},
-                               {p + "self_attn.v_proj.weight", {8, 8}}});
-    testing::make_file(dir / "in" / "config.json", R"({"model_type":"llama"})");
-    const auto checkpoint = Checkpoint::open(dir / "in");
-    const Statistics stats = make_statistics(*checkpoint);
-    return refusal(dir / "in", {.statistics = &stats, .smooth = true});
-  };
-  EXPECT_EQ(message(8, 8), "accepted");
-  EXPECT_THAT(message(9, 8), HasSubstr("m.safetensors: tensor \"model.layers.0.input_layernorm"));
-  EXPECT_THAT(message(8, 8, 7),
-              HasSubstr("tensor \"model.layers.0.input_layernorm.bias\": expected "
-                        "a float tensor of [8]"));
-  EXPECT_THAT(message(8, 9),
-              HasSubstr("m.safetensors: tensor \"model.layers.0.self_attn.k_proj.weight\": "
-                        "expected 8 input channels, as many as "));
-  testing::make_file(dir / "in" / "config.json", "{");
-  EXPECT_THAT(refusal(dir / "in", {}), HasSubstr("config.json: expected JSON"));
-  testing::make_file(dir / "in" / "config.json", R"({"quantization_config":{}})");
-  EXPECT_THAT(refusal(dir / "in", {}), HasSubstr("expected a float checkpoint"));
-}
 
 // Everything that an interrupted run needs: a checkpoint, a plan, a place.
 struct Prepared {
@@ -247,6 +140,109 @@ TEST(QuantizeRun, DoesNotTakeUpAnotherRun) {
   const auto report = quantize(Stream::cpu({.threads = 1}), *plan, p.dir / "out");
   ASSERT_TRUE(report) << report.error().message();
   EXPECT_EQ(report->shards_kept, 0);
+}
+
+// Whatever the result depends on: with other numbers or another input it is another run.
+TEST(QuantizeRun, IsTakenUpAgainOnlyIfNothingHasChanged) {
+  const TemporaryDirectory dir;
+  testing::make_llama(dir / "in");
+  const auto kept_by_another = [&](double alpha, std::int64_t rows, bool with_statistics = true) {
+    const auto checkpoint = Checkpoint::open(dir / "in");
+    const Statistics statistics = make_statistics(*checkpoint, rows);
+    const auto plan = resolve(*checkpoint, {.statistics = with_statistics ? &statistics : nullptr,
+                                            .smooth = with_statistics,
+                                            .alpha = alpha});
+    const auto report = quantize(Stream::cpu({.threads = 1}), *plan, dir / "out");
+    EXPECT_TRUE(report) << report.error().message();
+    fs::remove_all(dir / "out");
+    return report->shards_kept;
+  };
+  const auto stop = [&] {
+    const auto checkpoint = Checkpoint::open(dir / "in");
+    const Statistics statistics = make_statistics(*checkpoint, 12);
+    const auto plan =
+        resolve(*checkpoint, {.statistics = &statistics, .smooth = true, .alpha = 0.5});
+    EXPECT_FALSE(quantize(Stream::cpu({.threads = 1}), *plan, dir / "out", [](const auto& p) {
+      if (p.what.starts_with("model-00002")) throw std::runtime_error("stop");
+    }));
+  };
+  stop();
+  EXPECT_EQ(kept_by_another(0.5, 12), 1);
+  stop();
+  EXPECT_EQ(kept_by_another(0.6, 12), 0) << "alpha";
+  stop();
+  EXPECT_EQ(kept_by_another(0.5, 11), 0) << "statistics";
+  stop();
+  EXPECT_EQ(kept_by_another(0.5, 12, false), 0) << "smoothing";
+  stop();
+  const fs::path shard = dir / "in" / "model-00001-of-00002.safetensors";
+  fs::last_write_time(shard, fs::last_write_time(shard) + std::chrono::seconds(1));
+  EXPECT_EQ(kept_by_another(0.5, 12), 0) << "weights";
+  stop();
+  testing::make_file(dir / "in" / "config.json", R"({"model_type": "llama", "hidden_size": 33})");
+  EXPECT_EQ(kept_by_another(0.5, 12), 0) << "config.json";
+}
+
+// All bytes of the input are told, in one go or taken up again, and the output's are counted.
+TEST(QuantizeRun, ProgressEndsWhenAllIsDone) {
+  const TemporaryDirectory dir;
+  testing::make_llama(dir / "llama");
+  testing::make_gpt2(dir / "gpt2");
+  int made = 0;
+  for (const char* model : {"llama", "gpt2"})
+    for (const Scheme scheme : {Scheme::w8a8_dynamic, Scheme::w4a16_group})
+      for (const bool stopped : {false, true}) {
+        const auto in = Checkpoint::open(dir / model);
+        const Statistics statistics = make_statistics(*in);
+        const auto plan = resolve(
+            *in, {.scheme = scheme, .group_size = 8, .statistics = &statistics, .smooth = true});
+        ASSERT_TRUE(plan) << plan.error().message();
+        const fs::path out = dir / std::to_string(made++);
+        Progress last;
+        const auto tell = [&](const Progress& progress) {
+          if (progress.what == "smoothing scales") return;
+          EXPECT_GE(progress.done, last.done);
+          last = progress;
+        };
+        if (stopped) {
+          EXPECT_FALSE(quantize(Stream::cpu({.threads = 1}), *plan, out, [](const auto& p) {
+            if (p.what.starts_with("model-00002") || p.done == p.total)
+              throw std::runtime_error("stop");
+          }));
+        }
+        const auto report = quantize(Stream::cpu({.threads = 1}), *plan, out, tell);
+        ASSERT_TRUE(report) << report.error().message();
+        EXPECT_EQ(report->shards_kept, stopped && model[0] == 'l' ? 1 : 0);
+        std::uint64_t read = 0, written = 0, stored = 0;
+        for (const SafetensorsFile& file : in->tensors().files())
+          for (const StoredTensor& t : file.tensors()) read += t.size();
+        const auto result = Checkpoint::open(out);
+        for (const SafetensorsFile& file : result->tensors().files()) {
+          written += file.size();
+          for (const StoredTensor& t : file.tensors()) stored += t.size();
+        }
+        EXPECT_EQ(last.done, read) << model << " " << name(scheme);
+        EXPECT_EQ(last.total, read);
+        EXPECT_EQ(report->bytes_written, written);
+        EXPECT_EQ(plan->output_bytes, stored);
+      }
+}
+
+// Files without an index get one, and a file that has only an empty tensor is written, too.
+TEST(QuantizeRun, SeveralFilesGetAnIndex) {
+  const TemporaryDirectory dir;
+  testing::make_safetensors(dir / "in" / "a.safetensors", {{"a.weight", {8, 8}}});
+  testing::make_safetensors(dir / "in" / "b.safetensors", {{"b", {0}}});
+  const auto in = Checkpoint::open(dir / "in");
+  const auto plan = resolve(*in, {});
+  const auto report = quantize(Stream::cpu(), *plan, dir / "out");
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_TRUE(fs::exists(dir / "out" / "model.safetensors.index.json"));
+  const auto out = Checkpoint::open(dir / "out");
+  ASSERT_TRUE(out) << out.error().message();
+  EXPECT_TRUE(out->tensors().indexed());
+  EXPECT_EQ(out->tensors().files().size(), 2U);
+  EXPECT_TRUE(out->tensors().find("b"));
 }
 
 // The mark of the other run, which is longer, is gone as well.

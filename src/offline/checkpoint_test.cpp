@@ -172,6 +172,7 @@ TEST(Quantize, StaticSmoothedOfAnOpt) {
   EXPECT_EQ(inputs["strategy"], "tensor");
   EXPECT_EQ(inputs["dynamic"], false);
   EXPECT_EQ(out.tensors().files()[0].metadata().at("octavo.smoothing"), "absmax");
+  EXPECT_EQ(out.tensors().files()[0].metadata().at("octavo.alpha"), "0.7");
 }
 
 TEST(Quantize, Conv1DStaysAsItIsStored) {

@@ -49,6 +49,14 @@ TEST_F(Hostile, NestingIsRefused) {
   EXPECT_THAT(open("{}"), HasSubstr("index.json: expected JSON of at most 127 levels"));
 }
 
+// Before any of it is read into memory.
+TEST_F(Hostile, LongFilesAreRefused) {
+  EXPECT_EQ(open("{}"), "accepted");
+  fs::resize_file(dir / "in" / "config.json", (16U << 20U) + 1);
+  EXPECT_THAT(Checkpoint::open(dir / "in").error().message(),
+              HasSubstr("config.json: expected at most 16777216 bytes, got 16777217"));
+}
+
 TEST_F(Hostile, WhatFollowsTheObjectIsRefused) {
   EXPECT_THAT(open("{\"a\":1}\0}"s), HasSubstr("config.json: expected JSON, got a zero byte"));
   EXPECT_THAT(open("{\"a\":1}\0"s), HasSubstr("zero byte at offset 7"));

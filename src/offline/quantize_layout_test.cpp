@@ -87,5 +87,45 @@ TEST(QuantizeLayout, FusedLayersShareTheLargestInputScale) {
         << name;
 }
 
+// A layer whose input was always 0 has a scale that can be divided by.
+TEST(QuantizeLayout, AnInputOfZerosHasAScaleOfOne) {
+  const TemporaryDirectory dir;
+  testing::make_safetensors(dir / "in" / "m.safetensors", {{"a.up.weight", {8, 8}}});
+  Statistics stats;
+  const std::vector<float> zeros(8);
+  ASSERT_TRUE(stats.update(Stream::cpu(), "a.up", TensorRef(zeros, {1, 8})));
+  run(open(dir / "in"), {.scheme = Scheme::w8a8_static, .statistics = &stats}, dir / "out");
+  EXPECT_EQ(values_of<float>(open(dir / "out"), "a.up.input_scale"), std::vector<float>{1.0F});
+}
+
+// f16 ends at 65504: a weight that is multiplied beyond it is refused by name, and nothing is left.
+TEST(QuantizeLayout, SmoothingThatWouldOverflowIsRefused) {
+  const TemporaryDirectory dir;
+  const std::string p = "h.0.";
+  std::vector<float> w(32, 1.0F);
+  w[13] = 60000.0F;
+  testing::make_file(
+      dir / "in" / "m.safetensors",
+      testing::assemble(
+          R"({"h.0.mlp.c_fc.weight":{"dtype":"F16","shape":[4,8],"data_offsets":[0,64]}})",
+          testing::bytes_as(StoredType::F16, w)));
+  testing::make_file(dir / "in" / "config.json", R"({"model_type":"gpt2"})");
+  // As GPT-2 stores it, [in, out] = [4, 8]: the norm has 4 channels.
+  testing::make_safetensors(dir / "in" / "n.safetensors", {{p + "ln_2.weight", {4}}});
+  const Checkpoint in = open(dir / "in");
+  Statistics stats;
+  const std::vector<float> row{1, 1e6F, 1, 1};
+  ASSERT_TRUE(stats.update(Stream::cpu(), p + "mlp.c_fc", TensorRef(row, {1, 4})));
+  const auto plan =
+      resolve(in, {.statistics = &stats, .smooth = true, .alpha = 1.0, .loader = Loader::vllm});
+  ASSERT_TRUE(plan) << plan.error().message();
+  const auto report = quantize(Stream::cpu(), *plan, dir / "out");
+  ASSERT_FALSE(report);
+  EXPECT_THAT(report.error().message(),
+              ::testing::HasSubstr("m.safetensors: tensor \"h.0.mlp.c_fc.weight\": channel 1 would "
+                                   "overflow f16 when it is smoothed"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "out"));
+}
+
 }  // namespace
 }  // namespace octavo

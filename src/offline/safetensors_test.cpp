@@ -95,6 +95,44 @@ TEST(Safetensors, RefusalsNameFileAndTensor) {
   EXPECT_THAT(tensor(R"({"dtype":"U8","shape":[1]})", "a"), HasSubstr("got fewer"));
 }
 
+TEST(Safetensors, FieldsOfAnEntry) {
+  const auto said = [](std::string_view inside, std::string_view data = "abcd") {
+    return refusal(assemble("{\"w\":" + std::string(inside) + "}", data));
+  };
+  EXPECT_THAT(said(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4,4]})"),
+              HasSubstr("expected two data_offsets, got more"));
+  EXPECT_THAT(said(R"({"dtype":"U8","shape":[0],"data_offsets":[0]})", ""),
+              HasSubstr("expected two data_offsets, got fewer"));
+  EXPECT_THAT(said(R"({"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]})"),
+              HasSubstr("duplicate key \"dtype\""));
+  // Others are skipped, whatever is in them.
+  EXPECT_EQ(said(R"({"x":{"y":[1,{"z":{}}],"dtype":"no"},"dtype":"F32","shape":[1],)"
+                 R"("x":[[]],"data_offsets":[0,4],"more":null})"),
+            "accepted");
+  // The reference also takes a list of the three, and a type as an object.
+  EXPECT_EQ(said(R"(["F32",[1],[0,4]])"), "accepted");
+  EXPECT_EQ(said(R"([{"F32":null},[1],[0,4]])"), "accepted");
+  EXPECT_THAT(said(R"(["F32",[1],[0,4],1])"), HasSubstr("expected a tensor's dtype"));
+  EXPECT_THAT(said(R"(["F32",[1]])"), HasSubstr("got fewer"));
+  EXPECT_THAT(said(R"({"dtype":{"F32":null,"U8":null},"shape":[1],"data_offsets":[0,4]})"),
+              HasSubstr("expected one type"));
+  EXPECT_THAT(refusal(assemble("\xEF\xBB\xBF{}", "")), HasSubstr("got a byte order mark"));
+  EXPECT_THAT(refusal(assemble(R"({"__metadata__":{},"__metadata__":{}})", "")),
+              HasSubstr("duplicate key \"__metadata__\""));
+}
+
+// A tensor without elements may lie before one that has some, whatever their names are.
+TEST(Safetensors, EmptyTensorsTakeNoRoom) {
+  const std::string file = assemble("{\"a\":" + std::string(one) +
+                                        R"(,"b":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
+                                        R"("c":{"dtype":"F32","shape":[0],"data_offsets":[4,4]}})",
+                                    "abcd");
+  ASSERT_EQ(refusal(file), "accepted");
+  const auto read = parse(file);
+  EXPECT_EQ(read->tensors()[0].name, "b");
+  EXPECT_EQ(read->tensors()[1].name, "a");
+}
+
 TEST(Safetensors, MessagesStayShortAndPrintable) {
   const std::string name(100000, '\x7f');
   const std::string text = refusal(assemble("{\"" + name + "\":3}", ""));
@@ -205,6 +243,12 @@ TEST(SafetensorsSet, Refusals) {
   EXPECT_THAT(index(R"({"weight_map":{"z":"a.safetensors"}})"), HasSubstr("it is in none"));
   EXPECT_THAT(index(R"({"weight_map":{"a":"a.safetensors","a":"a.safetensors"}})"),
               HasSubstr("got two"));
+  EXPECT_THAT(index(R"({"weight_map":{"a":"a.safetensors"},"weight_map":{}})"),
+              HasSubstr("expected one weight_map, got two"));
+  make_file(dir / "b.safetensors", assemble("{\"b\":" + std::string(one) + "}", "bbbb"));
+  EXPECT_EQ(index(R"({"weight_map":{"a":"a.safetensors","b":"b.safetensors"}})"), "accepted");
+  EXPECT_THAT(index(R"({"weight_map":{"a":"b.safetensors","b":"a.safetensors"}})"),
+              HasSubstr("expected it in \"b.safetensors\", as this index says; it is in another"));
 }
 
 TEST(SafetensorsWriter, SortsPadsAndAligns) {
@@ -227,8 +271,10 @@ TEST(SafetensorsWriter, SortsPadsAndAligns) {
   ASSERT_TRUE(writer->write("z", bytes_of("12345678")));
   EXPECT_THAT(writer->write("y", bytes_of("")).error().message(), HasSubstr("was declared"));
   EXPECT_THAT(writer->write("b", 2, bytes_of("12")).error().message(), HasSubstr("within its 3"));
+  EXPECT_THAT(writer->write("b", 4, bytes_of("1")).error().message(), HasSubstr("within its 3"));
   EXPECT_THAT(writer->write("b", bytes_of("12")).error().message(), HasSubstr("expected 3 bytes"));
   ASSERT_TRUE(writer->finish());
+  EXPECT_THAT(writer->finish().error().message(), HasSubstr("that is not finished yet"));
   EXPECT_EQ(std::filesystem::file_size(path), writer->size());
   EXPECT_FALSE(std::filesystem::exists(dir / "w.safetensors.tmp"));
   const auto read = SafetensorsFile::open(path);
@@ -252,6 +298,13 @@ TEST(SafetensorsWriter, RefusesAndLeavesNothing) {
   EXPECT_THAT(message({{"a", StoredType::F4, {1}}}), HasSubstr("whole bytes"));
   EXPECT_THAT(message({{"a", StoredType::U8, {1}}, {"a", StoredType::U8, {1}}}),
               HasSubstr("got two"));
+  // Each of them fits into a file, but not all together.
+  constexpr std::uint64_t large = (std::uint64_t{1} << 61U) - 1;
+  std::vector<StoredTensorSpec> specs;
+  for (const char* name : {"a", "b", "c", "d", "e"})
+    specs.push_back({name, StoredType::U8, {large}});
+  EXPECT_THAT(message(specs), HasSubstr("tensor \"e\": expected a shape of whole bytes, fewer than "
+                                        "2^63 in all"));
   EXPECT_THAT(message({{"__metadata__", StoredType::U8, {1}}}), HasSubstr("another name"));
   EXPECT_THAT(message({{"\xff", StoredType::U8, {1}}}), HasSubstr("UTF-8"));
   EXPECT_THAT(SafetensorsWriter::create(dir / "no" / "w", {}).error().message(),

@@ -230,6 +230,29 @@ TEST(LayerStatistics, SampleEachFiniteRowOnce) {
   EXPECT_THAT(pairs, ::testing::UnorderedElementsAre(P(1, 2), P(0, 0), P(-0.0F, 0)));
 }
 
+// More rows than are worked on at once; the last few hundred are the ones that matter.
+TEST(LayerStatistics, ManyRows) {
+  constexpr std::int64_t rows = 20000;
+  std::vector<float> all(2 * rows, 1.0F);
+  for (std::size_t i = 2 * 19000; i < all.size(); ++i) all[i] = static_cast<float>(i);
+  auto layer = LayerStatistics::create(2, {.sample_rows = rows});
+  ASSERT_TRUE(layer->update(Stream::cpu(), TensorRef(all, {rows, 2})));
+  EXPECT_EQ(layer->count(), rows);
+  EXPECT_EQ(layer->sample_count(), 1001);
+  std::vector<float> sample = layer->sample(), expected(all.begin() + 2 * 19000 - 2, all.end());
+  std::sort(sample.begin(), sample.end());
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(sample, expected);
+}
+
+TEST(LayerStatistics, NoChannels) {
+  auto layer = LayerStatistics::create(0, {.sample_rows = 2});
+  ASSERT_TRUE(layer) << layer.error().message();
+  EXPECT_TRUE(layer->update(Stream::cpu(), TensorRef(nullptr, DType::f32, {3, 0})));
+  EXPECT_EQ(layer->count(), 0);
+  EXPECT_EQ(layer->sample_count(), 0);
+}
+
 // f64 has larger numbers than the f32 that statistics are kept in.
 TEST(LayerStatistics, ExtremesOfF64AreFinite) {
   const std::vector<double> rows{1e300, -1e300, 1, 2};
@@ -268,100 +291,6 @@ TEST(Statistics, Refusals) {
               HasSubstr("sample_rows"));
   EXPECT_THAT(LayerStatistics::create(1, {.histogram_bits = 8}).error().message(),
               HasSubstr("histogram_bits"));
-}
-
-TEST(StatisticsFile, RefusesWhatIsIncompleteOrWrong) {
-  const TemporaryDirectory dir;
-  struct Tensor {
-    StoredTensorSpec spec;
-    std::string bytes;
-  };
-  const auto floats = [](std::vector<float> v) {
-    return std::string(reinterpret_cast<const char*>(v.data()), v.size() * 4);
-  };
-  const std::string three(8, '\0');
-  const auto base = [&] {
-    std::map<std::string, Tensor> t;
-    t["p.input_absmax"] = {{"", StoredType::F32, {2}}, floats({1, 2})};
-    t["p.input_min"] = {{"", StoredType::F32, {2}}, floats({-1, -2})};
-    t["p.input_max"] = {{"", StoredType::F32, {2}}, floats({1, 1})};
-    t["p.count"] = {{"", StoredType::I64, {1}}, three};
-    return t;
-  };
-  const auto message = [&](const std::map<std::string, Tensor>& tensors,
-                           const StoredMetadata& metadata) {
-    std::vector<StoredTensorSpec> specs;
-    specs.reserve(tensors.size());
-    for (const auto& [name, t] : tensors) specs.push_back({name, t.spec.type, t.spec.shape});
-    auto writer = SafetensorsWriter::create(dir / "s", specs, metadata);
-    for (const auto& [name, t] : tensors)
-      EXPECT_TRUE(writer->write(name, std::as_bytes(std::span(t.bytes.data(), t.bytes.size()))));
-    EXPECT_TRUE(writer->finish());
-    const auto read = Statistics::read(dir / "s");
-    return read ? "accepted" : read.error().message();
-  };
-  const StoredMetadata good{{"octavo.stats", "1"}};
-  auto t = base();
-  EXPECT_EQ(message(t, good), "accepted");
-  EXPECT_THAT(message(t, {}), HasSubstr("expected a statistics file"));
-  EXPECT_THAT(message(t, {{"octavo.stats", "2"}}), HasSubstr("got \"2\""));
-  t.erase("p.input_min");
-  EXPECT_THAT(message(t, good),
-              HasSubstr("tensor \"p.input_min\": expected this tensor, got none"));
-  t = base();
-  t["p.input_absmax"].bytes = floats({1, NAN});
-  EXPECT_THAT(message(t, good), HasSubstr("in channel 1"));
-  t = base();
-  t["p.input_absmax"].bytes = floats({-1, 1});
-  EXPECT_THAT(message(t, good), HasSubstr("in channel 0"));
-  t = base();
-  t["p.input_max"] = {{"", StoredType::F32, {1}}, floats({1})};
-  EXPECT_THAT(message(t, good), HasSubstr("expected 2 channels, got 1"));
-  t = base();
-  t["p.count"] = {{"", StoredType::I32, {2}}, three};
-  EXPECT_THAT(message(t, good), HasSubstr("expected I64 with 1 dimensions, got I32 [2]"));
-  t = base();
-  t["p.input_hist"] = {{"", StoredType::I64, {1}}, three};
-  EXPECT_THAT(message(t, good), HasSubstr("2^9 to 2^16 bins"));
-  t = base();
-  t["p.input_sample"] = {{"", StoredType::F32, {1, 3}}, floats({1, 2, 3})};
-  EXPECT_THAT(message(t, good), HasSubstr("rows of 2 channels"));
-  t["p.input_sample"] = {{"", StoredType::F32, {1, 2}}, floats({1, INFINITY})};
-  EXPECT_THAT(message(t, good), HasSubstr("expected finite values"));
-  t["p.input_sample"] = {{"", StoredType::F32, {2, 2}}, floats({1, 2, 3, 4})};
-  EXPECT_EQ(message(t, good), "accepted");
-  EXPECT_THAT(message(t, {{"octavo.stats", "1"}, {"octavo.stats.sample_rows", "1"}}),
-              HasSubstr("at least 2"));
-  t = base();
-  t["p.weight"] = {{"", StoredType::U8, {0}}, ""};
-  EXPECT_THAT(message(t, good),
-              HasSubstr("tensor \"p.weight\": expected a tensor of a statistics"));
-}
-
-// Counts come from a file, and may be any: their sum is no less for that.
-TEST(StatisticsFile, CountsStayAtTheLargestThereIs) {
-  const TemporaryDirectory dir;
-  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  const auto with_bins = [&](std::uint64_t bins) {
-    const std::vector<std::int64_t> counts(bins, most);
-    auto writer = SafetensorsWriter::create(dir / "s",
-                                            {{"p.input_absmax", StoredType::F32, {0}},
-                                             {"p.input_min", StoredType::F32, {0}},
-                                             {"p.input_max", StoredType::F32, {0}},
-                                             {"p.count", StoredType::I64, {1}},
-                                             {"p.input_hist", StoredType::I64, {bins}}},
-                                            {{"octavo.stats", "1"}});
-    EXPECT_TRUE(writer->write("p.count", std::as_bytes(std::span(counts).first(1))));
-    EXPECT_TRUE(writer->write("p.input_hist", std::as_bytes(std::span(counts))));
-    EXPECT_TRUE(writer->finish());
-    return *Statistics::read(dir / "s");
-  };
-  Statistics merged = with_bins(1024);
-  ASSERT_TRUE(merged.merge(with_bins(512)));
-  EXPECT_EQ(merged.find("p")->count(), most);
-  EXPECT_EQ(merged.find("p")->histogram(), std::vector<std::int64_t>(512, most));
-  ASSERT_TRUE(merged.write(dir / "t"));
-  EXPECT_TRUE(Statistics::read(dir / "t"));
 }
 
 }  // namespace

@@ -253,6 +253,7 @@ TEST(Verify, RowsOfAnotherWidthAreNotUsed) {
     Statistics stats({.sample_rows = 4});
     ASSERT_TRUE(stats.update(Stream::cpu(), "a", TensorRef(rows, {32 / channels, channels})));
     const auto path = dir / std::to_string(channels);
+    EXPECT_FALSE(resolve(*in, {.statistics = &stats})->measured);
     quantize_to(*in, {.statistics = &stats}, path);
     const auto report = verify(Stream::cpu(), *in, *Checkpoint::open(path), &stats);
     ASSERT_TRUE(report) << report.error().message();
