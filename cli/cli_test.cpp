@@ -60,6 +60,7 @@ TEST_F(Command, FromFloatToReport) {
   EXPECT_EQ(made.code, 0) << made.text;
   EXPECT_THAT(made.text, HasSubstr("12 layers to w8a8-static"));
   EXPECT_THAT(made.text, HasSubstr("not carried over: pytorch_model.bin"));
+  EXPECT_THAT(made.text, ::testing::StartsWith("smoothed after"));
   const Ran checked =
       octavo(fmt::format("verify {} {} --stats {} --max-error 0.1", in, out, stats));
   EXPECT_EQ(checked.code, 0) << checked.text;
@@ -101,6 +102,8 @@ TEST_F(Command, WritesWhatOneLoaderTakesOnlyForThatOne) {
     EXPECT_EQ(ran.code, 0) << ran.text;
     EXPECT_THAT(ran.text, HasSubstr("\nnote: vLLM alone loads this"));
   }
+  EXPECT_THAT(octavo(quantize + "2 --loader transformers").text,
+              HasSubstr("expected a result that transformers loads"));
   EXPECT_EQ(octavo(quantize + " --loader nobody").code, 2);
 }
 
@@ -141,6 +144,8 @@ TEST_F(Command, WrongUseAndRefusals) {
   };
   refused("--scheme w2", "expected w8a8-dynamic, w8a8-static or w4a16-group, got w2");
   refused("--alpha high --smooth " + stats, "expected a number from 0 to 1, or auto, got high");
+  refused("--alpha 0.5x --smooth " + stats, "expected a number from 0 to 1, or auto, got 0.5x");
+  refused("--scheme w4a16-group --group-size 32.5", "a number of channels, or auto, got 32.5");
   refused("--ignore nothing", "matches none of");
   refused("--smooth " + in + "/config.json", "config.json: ");
   refused("--scheme w8a8-static", "expected statistics of activations");
@@ -157,6 +162,8 @@ TEST_F(Command, SettingsThatWouldBeIgnored) {
   };
   const std::string quantize = fmt::format("quantize {} {} ", in, out);
   wrong(quantize + "--alpha 0.7", "--smooth");
+  wrong(fmt::format("{} --smooth {} --stats {}", quantize, stats, stats),
+        "--smooth excludes --stats");
   wrong(quantize + "--max-error none --stats " + stats, "only --scheme w8a8-static");
   wrong(quantize + "--group-size 32", "only --scheme w4a16-group");
   wrong(fmt::format("verify {} {} --max-error -1", in, in), "--max-error");

@@ -1,6 +1,7 @@
 #include "cli/names.hpp"
 
 #include <algorithm>
+#include <string>
 
 namespace octavo::cli {
 namespace {
@@ -30,7 +31,8 @@ bool natural_less(std::string_view a, std::string_view b) {
       if (x.size() != y.size()) return x.size() < y.size();
       if (x != y) return x < y;
     } else {
-      if (a.front() != b.front()) return a.front() < b.front();
+      // (As bytes: on some CPUs a char has a sign.)
+      if (a.front() != b.front()) return std::char_traits<char>::lt(a.front(), b.front());
       a.remove_prefix(1);
       b.remove_prefix(1);
     }

@@ -18,7 +18,7 @@ ProgressLine::~ProgressLine() {
   if (terminal_ && drawn_) to_stderr("\r\x1b[K");
 }
 
-std::string ProgressLine::text(const Progress& progress, double seconds) const {
+std::string progress_text(const Progress& progress, double seconds, bool terminal) {
   const double share = progress.total == 0 ? 1.0
                                            : static_cast<double>(progress.done) /
                                                  static_cast<double>(progress.total);
@@ -35,8 +35,7 @@ std::string ProgressLine::text(const Progress& progress, double seconds) const {
   }
   constexpr int width = 24;
   const int filled = static_cast<int>(share * width);
-  const std::string bar =
-      terminal_ ? fmt::format("[{:<{}}] ", std::string(filled, '#'), width) : "";
+  const std::string bar = terminal ? fmt::format("[{:<{}}] ", std::string(filled, '#'), width) : "";
   return fmt::format("{}{:3.0f} %{}{}  {}", bar, 100 * share, rate, remaining,
                      printable(progress.what));
 }
@@ -51,8 +50,8 @@ void ProgressLine::operator()(const Progress& progress) {
   if (now - shown_ < pause) return;
   shown_ = now;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  to_stderr(fmt::format("{}{}{}", terminal_ ? "\r\x1b[K" : "", text(progress, seconds),
-                        terminal_ ? "" : "\n"));
+  to_stderr(fmt::format("{}{}{}", terminal_ ? "\r\x1b[K" : "",
+                        progress_text(progress, seconds, terminal_), terminal_ ? "" : "\n"));
   drawn_ = true;
 }
 

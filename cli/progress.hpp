@@ -10,6 +10,9 @@
 
 namespace octavo::cli {
 
+/// How far it is after so many seconds; on a terminal with a bar.
+[[nodiscard]] std::string progress_text(const Progress& progress, double seconds, bool terminal);
+
 class ProgressLine {
  public:
   ProgressLine();
@@ -21,7 +24,6 @@ class ProgressLine {
 
  private:
   using Clock = std::chrono::steady_clock;
-  [[nodiscard]] std::string text(const Progress& progress, double seconds) const;
 
   bool terminal_;
   Clock::time_point start_;

@@ -10,6 +10,7 @@
 #include "cli/chart.hpp"
 #include "cli/names.hpp"
 #include "cli/report_page.hpp"
+#include "cli/report_parts.hpp"
 #include "cli/table.hpp"
 
 namespace octavo::cli {
@@ -25,6 +26,7 @@ TEST(Names, NumbersGoByTheirValue) {
   EXPECT_TRUE(natural_less("layers.9.z", "layers.10.a"));
   EXPECT_TRUE(natural_less("a", "a.0"));
   EXPECT_TRUE(natural_less("a", "b"));
+  EXPECT_TRUE(natural_less("a", "層")) << "on every CPU";
   EXPECT_FALSE(natural_less("a", "a"));
   // Longer than any integer type.
   EXPECT_TRUE(natural_less("99999999999999999999998", "99999999999999999999999"));
@@ -229,6 +231,48 @@ TEST(Page, NormsShareAnAxisAndALegend) {
   EXPECT_EQ(count(page, "before smoothing</span>"), 1U);
   for (OutlierPicture& o : d.outliers) o.after.clear();
   EXPECT_THAT(report_page(d), Not(HasSubstr("before smoothing</span>")));
+}
+
+TEST(Page, RatiosAreToTheUpperMedian) {
+  EXPECT_EQ(ratio_to_median({}), 0);
+  EXPECT_EQ(ratio_to_median({3}), 1);
+  EXPECT_EQ(ratio_to_median({1, 8, 2}), 4);
+  EXPECT_EQ(ratio_to_median({1, 8, 2, 4}), 2);
+  EXPECT_EQ(ratio_to_median({0, 8, 0}), 0);
+}
+
+// Columns from the least to the largest, both included: 256 integers four at a time, 16 one by one,
+// scales in 48.
+TEST(Page, HistogramsHaveAllOfTheirValues) {
+  ReportData d = made("m", 1);
+  d.weights[0].values.assign(256, 0);
+  d.weights[0].values[0] = 3;
+  d.weights[0].values[255] = 6;
+  d.weights[0].scales = {0.1, 0.2, 0.2, 0.0, inf};
+  d.weights[1].values.assign(16, 0);
+  d.weights[1].values[15] = 1;
+  const std::string page = report_page(d);
+  EXPECT_THAT(page, HasSubstr("d=\"M0 100V50.0H1.56V100.0H3.12"));
+  EXPECT_THAT(page, HasSubstr("V100.0H98.44V0.0H100.00V100z\""));
+  EXPECT_THAT(page, HasSubstr("<span>-128</span><span>127</span>"));
+  EXPECT_THAT(page, HasSubstr("d=\"M0 100V50.0H2.08V100.0H4.17"));
+  EXPECT_THAT(page, HasSubstr("V100.0H97.92V0.0H100.00V100z\""));
+  EXPECT_THAT(page, HasSubstr("<span>0.1</span><span>0.2</span>"));
+  EXPECT_THAT(page, HasSubstr("V100.0H93.75V0.0H100.00V100z\""));
+  EXPECT_THAT(page, HasSubstr("<span>-8</span><span>7</span>"));
+}
+
+TEST(Page, WithManyNormsTheWorstAreShown) {
+  ReportData d = made("m", 40);
+  for (std::size_t i = 0; i < d.outliers.size(); ++i)
+    d.outliers[i].before = {1, 1, static_cast<float>(i + 2)};
+  const std::string page = report_page(d);
+  const std::size_t begin = page.find("Where they stand out most");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string worst = page.substr(begin, page.find("All 40 norms") - begin);
+  EXPECT_EQ(count(worst, "<figcaption>"), 8U);
+  EXPECT_LT(worst.find("m.<wbr>39.<wbr>norm"), worst.find("m.<wbr>38.<wbr>norm"));
+  EXPECT_THAT(worst, HasSubstr("m.<wbr>32.<wbr>norm"));
 }
 
 TEST(Page, NamesDoNotBecomeMarkup) {

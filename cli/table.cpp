@@ -57,7 +57,8 @@ std::string human_bytes(std::uint64_t bytes) {
   constexpr const char* units[] = {"B", "kB", "MB", "GB", "TB"};
   auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
-  for (; value >= 1000 && unit < 4; ++unit) value /= 1000;
+  // (Of three digits: 999.6 kB would be shown as 1e+03 kB.)
+  for (; value >= 999.5 && unit < 4; ++unit) value /= 1000;
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.3g} {}", value, units[unit]);
 }
 
