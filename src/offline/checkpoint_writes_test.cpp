@@ -1,5 +1,7 @@
 // How files get to the disk: flushed before they get their names, and in pieces if the system takes
 // no more at once.
+// (With it the C library's headers define some of the functions that are replaced below.)
+#undef _FORTIFY_SOURCE
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -39,19 +41,19 @@ extern "C" int fsync(int fd) {
   }
   return static_cast<int>(::syscall(SYS_fsync, fd));
 }
-extern "C" ssize_t pwrite(int fd, const void* data, size_t bytes, off_t offset) {
+extern "C" ssize_t pwrite(int fd, const void* buf, size_t n, off_t offset) {
   if (interrupted()) {
     errno = EINTR;
     return -1;
   }
-  return ::syscall(SYS_pwrite64, fd, data, std::min(bytes, most_at_once.load()), offset);
+  return ::syscall(SYS_pwrite64, fd, buf, std::min(n, most_at_once.load()), offset);
 }
-extern "C" ssize_t pread(int fd, void* data, size_t bytes, off_t offset) {
+extern "C" ssize_t pread(int fd, void* buf, size_t nbytes, off_t offset) {
   if (interrupted()) {
     errno = EINTR;
     return -1;
   }
-  return ::syscall(SYS_pread64, fd, data, std::min(bytes, most_at_once.load()), offset);
+  return ::syscall(SYS_pread64, fd, buf, std::min(nbytes, most_at_once.load()), offset);
 }
 
 namespace octavo {

@@ -80,7 +80,7 @@ TEST(StatisticsFile, RefusesWhatIsIncompleteOrWrong) {
     EXPECT_EQ(message(t, good), "accepted") << bins;
   }
   t["p.input_hist"] = {{"", StoredType::I64, {512}},
-                       std::string(511 * 8, '\0') + std::string(8, '\xff')};
+                       std::string(std::size_t{511} * 8, '\0') + std::string(8, '\xff')};
   EXPECT_THAT(message(t, good), HasSubstr("expected counts of 0 or more"));
   t = base();
   t["p.input_sample"] = {{"", StoredType::F32, {1, 3}}, floats({1, 2, 3})};

@@ -148,28 +148,28 @@ TEST(Statistics, AreTheSameBytesInAnyOrder) {
 }
 
 TEST(Statistics, TakeEveryTypeAndStride) {
-  const std::vector<float> all = random_rows(6, 4);
+  const std::vector<float> all = random_rows(8, 4);
   std::vector<double> wide(all.begin(), all.end());
-  std::vector<float> turned(all.size());  // [channels, 6]
+  std::vector<float> turned(all.size());  // [channels, 8]
   std::vector<bf16> narrow(all.size());
   std::vector<float> narrowed(all.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
-    turned[i % channels * 6 + i / channels] = all[i];
+    turned[i % channels * 8 + i / channels] = all[i];
     narrow[i] = to_bf16(all[i]);
     narrowed[i] = to_float(narrow[i]);
   }
   const Stream stream = Stream::cpu();
   const auto of = [&](const TensorRef& rows) {
-    auto layer = LayerStatistics::create(channels, {.sample_rows = 3});
+    auto layer = LayerStatistics::create(channels, {.sample_rows = 8});
     EXPECT_TRUE(layer->update(stream, rows));
     auto out = layer->sample();
     out.insert(out.end(), layer->absmax().begin(), layer->absmax().end());
     return out;
   };
-  const auto plain = of(rows_of(all, 0, 6));
-  EXPECT_EQ(of(TensorRef(wide, {3, 2, channels})), plain);
-  EXPECT_EQ(of(TensorRef(turned.data(), {6, channels}, {1, 6})), plain);
-  EXPECT_EQ(of(TensorRef(narrow, {6, channels})), of(rows_of(narrowed, 0, 6)));
+  const auto plain = of(rows_of(all, 0, 8));
+  EXPECT_EQ(of(TensorRef(wide, {2, 4, channels})), plain);
+  EXPECT_EQ(of(TensorRef(turned.data(), {8, channels}, {1, 8})), plain);
+  EXPECT_EQ(of(TensorRef(narrow, {8, channels})), of(rows_of(narrowed, 0, 8)));
 }
 
 TEST(Statistics, MergesKeepTheSmallerKind) {
@@ -232,14 +232,14 @@ TEST(LayerStatistics, SampleEachFiniteRowOnce) {
 
 // More rows than are worked on at once; the last few hundred are the ones that matter.
 TEST(LayerStatistics, ManyRows) {
-  constexpr std::int64_t rows = 20000;
+  constexpr std::int64_t rows = 20000, seen = 38000;
   std::vector<float> all(2 * rows, 1.0F);
-  for (std::size_t i = 2 * 19000; i < all.size(); ++i) all[i] = static_cast<float>(i);
+  for (std::size_t i = seen; i < all.size(); ++i) all[i] = static_cast<float>(i);
   auto layer = LayerStatistics::create(2, {.sample_rows = rows});
   ASSERT_TRUE(layer->update(Stream::cpu(), TensorRef(all, {rows, 2})));
   EXPECT_EQ(layer->count(), rows);
   EXPECT_EQ(layer->sample_count(), 1001);
-  std::vector<float> sample = layer->sample(), expected(all.begin() + 2 * 19000 - 2, all.end());
+  std::vector<float> sample = layer->sample(), expected(all.begin() + seen - 2, all.end());
   std::sort(sample.begin(), sample.end());
   std::sort(expected.begin(), expected.end());
   EXPECT_EQ(sample, expected);
