@@ -1,4 +1,4 @@
-"""Prints the line coverage of each file of a summary of llvm-cov, and fails if there is too little."""
+"""Prints the line coverage of each file of a summary of llvm-cov; fails if there is too little."""
 
 import argparse
 import json
