@@ -283,6 +283,35 @@ TEST(DynamicRangeCallers, AnotherStreamAndRowsApart) {
   }
 }
 
+// Rows that are few and long are shared by threads, but only in a workspace that was asked for.
+TEST(DynamicRangeCallers, FewLongRowsOnMoreThreadsThanThePlans) {
+  const Shape shape{2, (std::int64_t{1} << 18) + 8};
+  const Kind kind{Op::quantize, Layout::per_token, DType::f32, DType::s8, Profile::torch};
+  const DynamicCall c = make_dynamic(problem_of(kind, shape), RangeMode::symmetric, 9);
+  const auto plan = DynamicRangeQuantizePlan::select(Stream::cpu({.threads = 1}), descriptor_of(c));
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->workspace_size(), 0U);
+  Bytes output(c.input.size() / 4);
+  std::vector<float> scales(2);
+  ASSERT_TRUE(plan->run(Stream::cpu({.threads = 3}), {},
+                        {.input = {c.input.data(), DType::f32, shape},
+                         .output = {output.data(), DType::s8, shape},
+                         .scales = scales}));
+  EXPECT_TRUE(output == expected(c).output);
+}
+
+// Of slices of one element each, two lie in a byte: no two threads write it. (Where they part, they
+// do so at an odd element; which of them is first is a matter of luck, and so it is tried often.)
+TEST(DynamicRangeCallers, PackedSlicesOfOneElement) {
+  [[maybe_unused]] const ManyThreads many;
+  const Kind kind{Op::quantize, Layout::per_channel, DType::f32, DType::s4, Profile::torch};
+  const DynamicCall c =
+      make_dynamic(problem_of(kind, {3 * std::int64_t{70001}}, 0), RangeMode::asymmetric, 9);
+  const DynamicResult want = expected(c);
+  const Stream stream = Stream::cpu({.threads = 3});
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(difference(stream, c, want), "");
+}
+
 TEST(DynamicRangeCallers, ManyAtOnce) {
   const Stream stream = Stream::cpu({.threads = 3});
   for (const DynamicCall& c : some_calls()) {
