@@ -141,7 +141,7 @@ TEST(ObserverStates, BeyondWhatThreadsMayHoldAreCountedByFewer) {
 // The workspace is the plan's, however many threads a stream has.
 TEST(ObserverStates, AreTheSameOnAStreamOfMoreThreadsThanThePlans) {
   [[maybe_unused]] const ManyThreads many;
-  constexpr std::int64_t rows = 6 * 65536;
+  constexpr std::int64_t rows = std::int64_t{6} * 65536;
   const std::vector<float> x = labelled(rows, 3);
   for (const int threads : {1, 2, 3}) {
     const auto plan = HistogramObserver::select(
@@ -157,8 +157,8 @@ TEST(ObserverStates, AreTheSameOnAStreamOfMoreThreadsThanThePlans) {
 
 // Zero is always in the range, though no value is near it.
 TEST(ObserverStates, OfOneSignHaveRangesThatReachToZero) {
-  std::vector<float> x;
-  for (int i = 0; i < 1000; ++i) x.push_back(100.0F + static_cast<float>(i) / 10);
+  std::vector<float> x(1000);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = 100.0F + static_cast<float>(i) / 10;
   const Stream stream = one_thread();
   const Watch<HistogramObserver> watch(stream, {});
   for (const bool negative : {false, true}) {
