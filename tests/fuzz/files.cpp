@@ -130,7 +130,9 @@ std::string safetensors_of(std::string_view list) {
   }
   if (!metadata.empty()) metadata = "\"__metadata__\":{" + metadata + "}";
   if (metadata.empty() && !header.empty()) header.erase(0, 1);
-  return safetensors("{" + metadata + header + "}", data);
+  header = "{" + metadata + header + "}";
+  header.append((8 - header.size() % 8) % 8, ' ');  // so that data may be aligned
+  return safetensors(header, data);
 }
 
 void write(const fs::path& path, std::string_view bytes) {

@@ -40,6 +40,17 @@ void merge(const Statistics& a, const Statistics& b) {
   require(accepted(twice.merge(twice)), "that statistics merge with themselves");
 }
 
+// A layer of its own sees what the same rows show to one of many.
+void update_alone(const TensorRef& rows, const StatisticsOptions& options) {
+  auto alone = LayerStatistics::create(rows.shape[rows.shape.rank() - 1], options);
+  require(accepted(alone), "a layer for rows that were taken");
+  require(accepted(alone->update(Stream::cpu({.threads = 1}), rows)), "that it takes them, too");
+  const std::vector<float> absmax = alone->absmax(), sample = alone->sample();
+  const LayerStatistics same = *alone;
+  require(accepted(alone->merge(same)), "that it can be merged");
+  require(alone->absmax() == absmax && alone->sample() == sample, "that rows count once");
+}
+
 // The tensors of a file as rows of layers of their names: at once, and one by one from the last.
 void update(const Files& files, const Statistics* start) {
   const auto rows = SafetensorsFile::open(files / "rows");
@@ -57,6 +68,7 @@ void update(const Files& files, const Statistics* start) {
     require(
         layer && layer->sample_count() <= std::max<std::int64_t>(layer->options().sample_rows, 0),
         "no more rows than were asked for");
+    update_alone(*view, whole.options());
     std::int64_t count = t.shape.size() == 2 ? static_cast<std::int64_t>(t.shape[0]) : 0;
     if (count < 2) {
       require(accepted(pieces.update(Stream::cpu(), t.name, *view)), "the same rows again");
