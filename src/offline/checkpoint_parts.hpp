@@ -44,7 +44,8 @@ Result<std::string> quantized_config(const QuantizePlan& plan);
 struct NamedModules {
   std::set<std::string> names = {};
   std::vector<Pattern> patterns = {};
-  [[nodiscard]] bool contains(std::string_view module) const;
+  /// A module of the checkpoint with these tensors.
+  [[nodiscard]] bool contains(const SafetensorsSet& tensors, std::string_view module) const;
 };
 
 /// What a config.json says of the quantization of a checkpoint.

@@ -155,11 +155,13 @@ Result<std::string> quantized_config(const QuantizePlan& plan) {
                      added, text.substr(brace));
 }
 
-bool NamedModules::contains(std::string_view module) const {
+bool NamedModules::contains(const SafetensorsSet& tensors, std::string_view module) const {
   const auto is_named = [&](const std::string& entry) {
-    // Of a loader's own prefixes the names of tensors have fewer.
+    // Of a loader's own prefixes the names of tensors have fewer, unless there is a module of that
+    // name.
     return entry == module ||
-           (entry.ends_with(module) && entry[entry.size() - module.size() - 1] == '.');
+           (entry.ends_with(module) && entry[entry.size() - module.size() - 1] == '.' &&
+            !tensors.find(entry + ".weight") && !tensors.find(entry + ".weight_packed"));
   };
   return names.contains("Linear") || names.contains("Conv1D") ||
          std::any_of(names.begin(), names.end(), is_named) ||

@@ -142,5 +142,45 @@ TEST_F(Hostile, PatternsThatMatchNothing) {
   EXPECT_THAT(refusal(dir / "none"), HasSubstr("none has no linear layers"));
 }
 
+TEST_F(Hostile, TensorsThatWouldBecomePartsOfALayerAreRefused) {
+  for (const char* end : {".weight_packed", ".weight_scale", ".weight_shape", ".weight_g_idx",
+                          ".weight_zero_point", ".input_scale", ".input_zero_point"}) {
+    testing::make_safetensors(
+        dir / "in" / "m.safetensors",
+        {{"a.up.weight", {6, 16}}, {"b.weight", {2, 16}}, {"a.up"s + end, {6}}});
+    const auto checkpoint = Checkpoint::open(dir / "in");
+    const auto plan = resolve(*checkpoint, {});
+    ASSERT_FALSE(plan);
+    EXPECT_THAT(plan.error().message(), HasSubstr("tensor \"a.up"s + end + "\": expected no such"));
+    EXPECT_TRUE(resolve(*checkpoint, {.ignore = {"a.up"}}));
+  }
+}
+
+// In the list of float layers these would stand for more than themselves, or for something else.
+TEST_F(Hostile, NamesThatStandForOthersInConfigAreRefused) {
+  for (const char* name : {"Linear", "Conv1D", "re:.*", "re:("}) {
+    testing::make_safetensors(dir / "in" / "m.safetensors",
+                              {{"a.up.weight", {6, 16}}, {name + ".weight"s, {2, 16}}});
+    const auto checkpoint = Checkpoint::open(dir / "in");
+    EXPECT_TRUE(resolve(*checkpoint, {}));
+    const auto plan = resolve(*checkpoint, {.ignore = {"?"s + (name + 1)}});
+    ASSERT_FALSE(plan);
+    EXPECT_THAT(plan.error().message(), HasSubstr("can list, got \""s + name + '"'));
+  }
+}
+
+TEST_F(Hostile, AFloatLayerWhoseNameEndsInThatOfAnotherIsNotTheOther) {
+  testing::make_safetensors(dir / "in" / "m.safetensors",
+                            {{"up.weight", {6, 16}}, {"a.up.weight", {6, 16}}});
+  const auto checkpoint = Checkpoint::open(dir / "in");
+  const auto plan = resolve(*checkpoint, {.ignore = {"a.up"}});
+  ASSERT_TRUE(plan);
+  ASSERT_TRUE(quantize(Stream::cpu(), *plan, dir / "out"));
+  const auto verified = verify(Stream::cpu(), *checkpoint, *Checkpoint::open(dir / "out"));
+  ASSERT_TRUE(verified) << verified.error().message();
+  ASSERT_EQ(verified->layers.size(), 1U);
+  EXPECT_EQ(verified->layers[0].name, "up");
+}
+
 }  // namespace
 }  // namespace octavo

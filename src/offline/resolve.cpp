@@ -80,6 +80,29 @@ std::int64_t best_group_size(const Checkpoint& checkpoint, const std::set<std::s
                            });
 }
 
+// What would make of the result another one than was meant. A loader takes tensors of these names
+// for a part of a quantized layer; and in the list of what is float, config.json has classes and
+// patterns beside names.
+Status check_names(const Checkpoint& checkpoint, const QuantizePlan& plan) {
+  for (const PlannedLayer& planned : plan.layers)
+    for (const char* end : {".weight_packed", ".weight_scale", ".weight_shape", ".weight_g_idx",
+                            ".weight_zero_point", ".input_scale", ".input_zero_point"})
+      if (const auto other = checkpoint.tensors().find(planned.layer.name + end))
+        return bad_tensor(other.file->path(), other.tensor->name,
+                          fmt::format("expected no such tensor beside a float weight, for it would "
+                                      "be taken for a part of the quantized one; remove it, or "
+                                      "ignore {}",
+                                      planned.layer.name));
+  for (const KeptTensor& kept : plan.kept)
+    if (const std::string_view module = parent(kept.name);
+        kept.is_linear && (module == "Linear" || module == "Conv1D" || module.starts_with("re:")))
+      return refuse("checkpoint",
+                    fmt::format("expected names of float layers that config.json can list, got {}, "
+                                "which stands for others there; rename it, or quantize it, too",
+                                in_quotes(module)));
+  return {};
+}
+
 Status choose_layers(const Checkpoint& checkpoint, const std::set<std::string>& ignore,
                      QuantizePlan& plan) {
   plan.kept = checkpoint.kept();
@@ -113,7 +136,7 @@ Status choose_layers(const Checkpoint& checkpoint, const std::set<std::string>& 
         return refuse("ignore", fmt::format("expected {} and {} to be treated alike, for they are "
                                             "fused when they run, got only one quantized",
                                             planned.layer.name, other));
-  return {};
+  return check_names(checkpoint, plan);
 }
 
 // The extremes of the input that layers share: of those that have statistics.

@@ -65,7 +65,8 @@ Status StoredLayer::check_listed(const SafetensorsSet& tensors, const LinearLaye
                                  const ConfigScheme& config) {
   const Entry packed = tensors.find(layer.name + ".weight_packed");
   const Entry weight = packed ? packed : tensors.find(layer.name + ".weight");
-  const bool listed = config.targets.contains(layer.name) && !config.ignore.contains(layer.name);
+  const bool listed =
+      config.targets.contains(tensors, layer.name) && !config.ignore.contains(tensors, layer.name);
   if (!weight || exists(tensors, layer.name) == listed) return {};
   return wrong(weight, listed ? fmt::format("a layer of {}, for config.json does not ignore it",
                                             octavo::name(config.scheme))

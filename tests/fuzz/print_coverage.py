@@ -1,4 +1,4 @@
-"""Prints the line coverage of each file of a summary of llvm-cov; fails if there is too little."""
+"""Prints which lines of each file a summary of llvm-cov says are reached; too few are an error."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ arguments = parser.parse_args()
 with open(arguments.summary) as file:
     data = json.load(file)["data"][0]
 rows = [(os.path.relpath(f["filename"]), f["summary"]["lines"]) for f in data["files"]]
-rows = [row for row in rows if row[0].startswith(arguments.under + "/")]
+rows = [row for row in rows if row[0].startswith(arguments.under + "/") and row[1]["count"] > 0]
 reached = sum(lines["covered"] for _, lines in rows)
 count = sum(lines["count"] for _, lines in rows)
 for name, lines in sorted(rows) + [("all", {"covered": reached, "count": count})]:
