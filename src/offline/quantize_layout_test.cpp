@@ -66,24 +66,26 @@ TEST(QuantizeLayout, Conv1DOfSeveralPieces) {
 // largest input that any of them was seen with. What has no statistics is given it as well.
 TEST(QuantizeLayout, FusedLayersShareTheLargestInputScale) {
   const TemporaryDirectory dir;
-  const std::string p = "model.layers.0.";
-  testing::make_safetensors(dir / "in" / "m.safetensors",
-                            {{p + "self_attn.q_proj.weight", {8, 8}},
-                             {p + "self_attn.k_proj.weight", {8, 8}},
-                             {p + "self_attn.v_proj.weight", {8, 8}},
-                             {p + "self_attn.o_proj.weight", {8, 8}}});
-  const Checkpoint in = open(dir / "in");
+  testing::make_safetensors(dir / "in" / "m.safetensors", {{"h.q_proj.weight", {8, 8}},
+                                                           {"h.k_proj.weight", {8, 8}},
+                                                           {"h.v_proj.weight", {8, 8}},
+                                                           {"h.o_proj.weight", {8, 8}},
+                                                           {"h.gate_proj.weight", {8, 8}},
+                                                           {"h.up_proj.weight", {8, 8}}});
   Statistics stats;
   for (const auto& [name, most] :
-       {std::pair("q_proj", 2.0F), std::pair("k_proj", 3.0F), std::pair("o_proj", 5.0F)}) {
+       {std::pair("h.q_proj", 2.0F), std::pair("h.k_proj", 3.0F), std::pair("h.v_proj", 1.0F),
+        std::pair("h.o_proj", 5.0F), std::pair("h.gate_proj", 7.0F)}) {
     const std::vector<float> row(8, -most);
-    ASSERT_TRUE(stats.update(Stream::cpu(), p + "self_attn." + name, TensorRef(row, {1, 8})));
+    ASSERT_TRUE(stats.update(Stream::cpu(), name, TensorRef(row, {1, 8})));
   }
-  run(in, {.scheme = Scheme::w8a8_static, .statistics = &stats}, dir / "out");
+  run(open(dir / "in"), {.scheme = Scheme::w8a8_static, .statistics = &stats}, dir / "out");
   const Checkpoint out = open(dir / "out");
-  for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
-    EXPECT_EQ(values_of<float>(out, p + "self_attn." + name + ".input_scale"),
-              std::vector<float>{(name[0] == 'o' ? 5.0F : 3.0F) / 127.0F})
+  for (const auto& [name, most] :
+       {std::pair("h.q_proj", 3.0F), std::pair("h.k_proj", 3.0F), std::pair("h.v_proj", 3.0F),
+        std::pair("h.o_proj", 5.0F), std::pair("h.gate_proj", 7.0F), std::pair("h.up_proj", 7.0F)})
+    EXPECT_EQ(values_of<float>(out, std::string(name) + ".input_scale"),
+              std::vector<float>{most / 127.0F})
         << name;
 }
 
