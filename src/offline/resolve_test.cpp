@@ -191,6 +191,21 @@ TEST(Resolve, FormatsOfGptBigCodeAreNotTakenForGpt2) {
   for (const char* type : {"gpt_bigcode", "llama"}) EXPECT_FALSE(transposed(type)) << type;
 }
 
+// By every name that they have, for loaders keep them as one weight.
+TEST(Resolve, FusedLayersAreTreatedAlike) {
+  const TemporaryDirectory dir;
+  for (const auto& [one, other] : {std::pair("q_proj", "v_proj"), std::pair("gate_proj", "up_proj"),
+                                   std::pair("query", "key"), std::pair("w3", "w1")}) {
+    testing::make_safetensors(dir / "in" / "m.safetensors",
+                              {{fmt::format("h.0.{}.weight", one), {8, 8}},
+                               {fmt::format("h.0.{}.weight", other), {8, 8}}});
+    EXPECT_THAT(
+        refusal(dir / "in", {.ignore = {fmt::format("*.{}", one)}}),
+        HasSubstr(fmt::format("expected h.0.{} and h.0.{} to be treated alike", other, one)));
+    EXPECT_EQ(refusal(dir / "in", {}), "accepted");
+  }
+}
+
 // Nothing can be quantized where there is nothing.
 TEST(Resolve, EmptyMatricesStay) {
   const TemporaryDirectory dir;
