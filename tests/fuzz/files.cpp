@@ -31,14 +31,15 @@ namespace {
 constexpr std::uint64_t most_bytes = 1 << 17;
 
 const fs::path& base() {
-  static const fs::path path = [] {
+  // (Never destroyed, for it is used at the very end.)
+  static const fs::path& path = *new fs::path([] {
     const fs::path memory = "/dev/shm";
     fs::path p = (fs::exists(memory) ? memory : fs::temp_directory_path()) /
                  ("octavo-fuzz-" + std::to_string(::getpid()));
     fs::create_directories(p);
     std::atexit([] { fs::remove_all(base()); });
     return p;
-  }();
+  }());
   return path;
 }
 
