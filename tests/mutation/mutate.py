@@ -221,7 +221,7 @@ class Run:
             if not command.run(self.trees[0], 1800):
                 raise ListError(f"fails without any bug: {line}")
             # Beside another worker, and slower for the bug.
-            self.limits[line] = 60 + 10 * (time.monotonic() - start)
+            self.limits[line] = 30 + 4 * (time.monotonic() - start)
 
     def one(self, tree, mutation):
         path = tree.source / mutation["file"]
