@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "octavo/checkpoint.hpp"
+#include "offline/slab.hpp"
 #include "offline/testing_quantized.hpp"
 
 namespace octavo {
@@ -127,6 +128,21 @@ TEST(QuantizeLayout, SmoothingThatWouldOverflowIsRefused) {
               ::testing::HasSubstr("m.safetensors: tensor \"h.0.mlp.c_fc.weight\": channel 1 would "
                                    "overflow f16 when it is smoothed"));
   EXPECT_FALSE(std::filesystem::exists(dir / "out"));
+}
+
+TEST(Slabs, AllAreWorkedOnUntilOneFailsAndItsErrorIsTold) {
+  std::vector<std::size_t> done;
+  ASSERT_TRUE(offline::for_each_slab(Stream::cpu({.threads = 1}), 3, [&](const Stream&, auto i) {
+    done.push_back(i);
+    return Status();
+  }));
+  EXPECT_EQ(done, (std::vector<std::size_t>{0, 1, 2}));
+  const Status failed =
+      offline::for_each_slab(Stream::cpu({.threads = 1}), 3, [](const Stream&, auto i) {
+        return i == 0 ? Status() : Status(Error(ErrorCode::backend, "slab", std::to_string(i)));
+      });
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().message(), "1");
 }
 
 }  // namespace

@@ -326,6 +326,9 @@ TEST(Verdict, SaysWhatItRestsOn) {
   EXPECT_FALSE(judge(report, std::numeric_limits<double>::infinity()).failed);
   EXPECT_THAT(judge(report).summary, StartsWith("verdict: weights are no numbers"));
   EXPECT_THAT(judge(report).text(), HasSubstr("\n  3 weights are NaN or infinite, in b"));
+  report.layers[0].non_finite = 1;
+  EXPECT_THAT(judge(report).text(),
+              HasSubstr("\n  4 weights are NaN or infinite, in a and 1 other"));
   report.unexpected = {"n.weight"};
   const Verdict changed = judge(report);
   EXPECT_TRUE(changed.failed);
