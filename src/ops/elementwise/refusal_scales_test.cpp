@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/elementwise/kernels.hpp"
 #include "ops/elementwise/testing_refusals.hpp"
 
 namespace octavo::testing {
@@ -142,6 +143,26 @@ TEST(ScaleRefusals, NotANumberBetweenNegativeAndPositiveOnes) {
         attempt.expect_refused({ErrorCode::invalid_problem, {"scales"}, {"index 1"}});
       }
     });
+}
+
+// What finds them: the least and the most of any number of scales, wherever they are.
+TEST(ScaleRefusals, ScansOfEveryTargetLookAtAll) {
+  for (const Target target : available_targets()) {
+    const auto scan = octavo::detail::kernels_of(target).scan;
+    if (scan == nullptr) continue;
+    for (std::size_t n = 1; n <= 70; ++n)
+      for (std::size_t at = 0; at < n; ++at) {
+        std::vector<std::int32_t> values(n, 5);
+        values[at] = -7;
+        octavo::detail::Extremes found = scan(values.data(), std::ssize(values), -1);
+        ASSERT_EQ(found.least, -7) << name(target) << ' ' << n << ' ' << at;
+        ASSERT_EQ(found.most, n == 1 ? -7 : 5);
+        values[at] = 9;
+        found = scan(values.data(), std::ssize(values), -1);
+        ASSERT_EQ(found.most, 9) << name(target) << ' ' << n << ' ' << at;
+        ASSERT_EQ(scan(values.data(), std::ssize(values), 8).most, 8);  // after the mask
+      }
+  }
 }
 
 TEST(ScaleRefusals, AnotherNumberOfThem) {
