@@ -149,9 +149,20 @@ TEST(Page, SaysWhatItCostAndSaved) {
   EXPECT_THAT(page, HasSubstr("<dt>layers</dt><dd>6<small>w8a8-dynamic<"));
   EXPECT_THAT(page, HasSubstr("<dt>median output error</dt><dd>1 %<"));
   EXPECT_THAT(page, HasSubstr("<dt>largest output error</dt><dd>3 %<small>m.<wbr>2.<wbr>up<"));
-  EXPECT_THAT(page, HasSubstr("50 \u2192 2"));
+  EXPECT_THAT(page, HasSubstr("<dt>largest outlier channel</dt><dd>50 \u2192 2<"));
   EXPECT_THAT(page, HasSubstr("<title>m</title>"));
   EXPECT_THAT(page, Not(HasSubstr("<details>")));
+}
+
+// Each block has its column, from the left to the right, in the middle of which its dots are.
+TEST(Page, DotsOfABlockAreInItsColumn) {
+  const std::string page = report_page(made("m", 2));
+  for (const char* kind : {"up", "down"})
+    for (const auto& [block, place] : {std::pair("0", "25.00%"), std::pair("1", "75.00%")}) {
+      const std::size_t title = page.find(fmt::format("<title>m.{}.{}: ", block, kind));
+      ASSERT_NE(title, std::string::npos);
+      EXPECT_THAT(page.substr(title - 80, 80), HasSubstr(fmt::format("x=\"{}\"", place)));
+    }
 }
 
 TEST(Page, BeginsWithAVerdictInWords) {
