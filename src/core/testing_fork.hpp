@@ -9,13 +9,21 @@
 #include <csignal>
 #include <thread>
 
-// A child of a process with threads may start none under ThreadSanitizer.
+// A child of a process with threads may start none under ThreadSanitizer, and may wait for ever
+// where it allocates under AddressSanitizer, whose allocator has locks that a fork does not let go.
 #if defined(__SANITIZE_THREAD__)
 #define OCTAVO_FORKS 0
 #elif defined(__has_feature)
 #define OCTAVO_FORKS (!__has_feature(thread_sanitizer))
 #else
 #define OCTAVO_FORKS 1
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define OCTAVO_FORKS_AND_ALLOCATES 0
+#elif defined(__has_feature)
+#define OCTAVO_FORKS_AND_ALLOCATES (OCTAVO_FORKS && !__has_feature(address_sanitizer))
+#else
+#define OCTAVO_FORKS_AND_ALLOCATES OCTAVO_FORKS
 #endif
 
 namespace octavo::testing {

@@ -140,7 +140,7 @@ TEST_F(StatisticsThreads, AreMergedIntoEachOtherAndIntoThemselves) {
 }
 
 TEST_F(StatisticsThreads, AChildOfForkFindsThemWhole) {
-  if (!OCTAVO_FORKS) GTEST_SKIP() << "not under ThreadSanitizer";
+  if (!OCTAVO_FORKS_AND_ALLOCATES) GTEST_SKIP() << "not under sanitizers";
   Statistics shared(options);
   update(shared, batches, 0, 1);
   const auto is_whole = [&] {

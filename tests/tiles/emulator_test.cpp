@@ -279,7 +279,7 @@ __attribute__((target("avx2"))) __m256i by_emulator(int kind, __m256i c, __m256i
 
 // By the manual, in exact numbers.
 __attribute__((target("avx2"))) __m256i by_manual(int kind, __m256i c, __m256i a, __m256i b) {
-  const auto lanes = [](auto element, __m256i v) {
+  const auto lanes = [](auto element, const __m256i& v) {
     std::array<decltype(element), 32 / sizeof element> out;
     std::memcpy(out.data(), &v, 32);
     return out;
