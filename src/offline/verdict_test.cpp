@@ -335,6 +335,11 @@ TEST(Verdict, SaysWhatItRestsOn) {
   EXPECT_THAT(changed.text(), HasSubstr("1 tensor should not have changed, but did: n.weight"));
   report.added = {"x.bias"};
   EXPECT_THAT(judge(report).text(), HasSubstr("1 tensor is not in the float checkpoint: x.bias"));
+  for (LayerError& e : report.layers) e.non_finite = 0;
+  report.unexpected.clear();
+  EXPECT_TRUE(judge(report).failed) << "for what was added alone";
+  report.added.clear();
+  EXPECT_FALSE(judge(report).failed);
   EXPECT_THAT(judge({}).summary, HasSubstr("nothing was measured"));
 }
 
