@@ -109,10 +109,12 @@ class Run:
                 self.stopped = True  # (or the others would be waited for)
                 raise
 
+    def targets(self):
+        return {command.target for command in self.commands.values()}
+
     def failing(self, tree):
         """The commands that fail on the sources as they are. Sets limits to those that pass."""
-        targets = {command.target for command in self.commands.values()}
-        output = tree.make(targets, max(1, os.cpu_count() // len(self.trees)))
+        output = tree.make(self.targets(), 1)
         if output is not None:
             return [f"cmake --build:\n{output}"]
         lines = []
@@ -133,7 +135,10 @@ class Run:
     def prepare(self):
         with_python = any(command.is_pytest for command in self.commands.values())
         for tree in self.trees:
+            # (One after another: the second finds in ccache what the first has compiled.)
+            self.say(f"== building {len(self.targets())} programs in {tree.source}")
             tree.configure(with_python)
+            tree.make(self.targets(), os.cpu_count())
         self.say(f"== {len(self.commands)} commands on the sources as they are")
         wrong = self.everything_fails()
         if wrong:
