@@ -1,7 +1,5 @@
 #include "files.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -34,9 +32,9 @@ const fs::path& base() {
   // (Never destroyed, for it is used at the very end.)
   static const fs::path& path = *new fs::path([] {
     const fs::path memory = "/dev/shm";
-    fs::path p = (fs::exists(memory) ? memory : fs::temp_directory_path()) /
-                 ("octavo-fuzz-" + std::to_string(::getpid()));
-    fs::create_directories(p);
+    std::string p =
+        (fs::exists(memory) ? memory : fs::temp_directory_path()) / "octavo-fuzz-XXXXXX";
+    require(::mkdtemp(p.data()) != nullptr, "a directory of our own");
     std::atexit([] { fs::remove_all(base()); });
     return p;
   }());
