@@ -323,6 +323,10 @@ void run_alone() {
       fmt::format("--gtest_filter={}.{}", test.test_suite_name(), test.name());
   const pid_t child = ::fork();
   if (child == 0) {
+    // (It is no shard of all tests, and the report is the parent's.)
+    for (const char* name : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX", "GTEST_SHARD_STATUS_FILE",
+                             "GTEST_OUTPUT", "XML_OUTPUT_FILE"})
+      ::unsetenv(name);
     ::execl("/proc/self/exe", "checkpoint_test", filter.c_str(), nullptr);
     ::_exit(127);
   }
