@@ -259,10 +259,12 @@ def overlaps():
             other, W, 1, residual=buffer[1:9].reshape(4, 2), out=buffer[:8].reshape(4, 2)
         ),
     )
+    result = buffer[:8].reshape(4, 2)
+    yield "copied residual", lambda: octavo.linear(other, W, 1, residual=result[::-1], out=result)
 
 
 @pytest.mark.parametrize("name", ["shifted", "smaller", "input of linear", "copied input",
-                                  "weight", "residual, shifted"])  # fmt: skip
+                                  "weight", "residual, shifted", "copied residual"])  # fmt: skip
 def test_overlaps_are_refused(name):
     with pytest.raises(octavo.Error, match="overlap") as e:
         dict(overlaps())[name]()

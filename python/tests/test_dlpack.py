@@ -74,6 +74,7 @@ WRONG = {
     "huge": ({"shape": [2**40, 2**40]}, INVALID, "sizes of 0 or more that memory can hold"),
     "huge and empty": ({"shape": [0, 2**62], "strides": None}, INVALID, "memory can hold"),
     "far apart": ({"strides": [2**62, 1]}, INVALID, "expected strides that stay within memory"),
+    "far together": ({"strides": [2**60, 2**59]}, INVALID, "strides that stay within memory"),
     "far below": ({"strides": [-(2**63), 1]}, INVALID, "expected strides that stay within memory"),
     "no memory": ({"data": None}, UNSUPPORTED, "got a null pointer"),
     "no memory, offset": ({"data": None, "byte_offset": 64}, UNSUPPORTED, "got a null pointer"),

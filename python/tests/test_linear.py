@@ -108,6 +108,21 @@ def test_smoothquant_linear(p, integer, out):
     assert_bits(y, expected)
 
 
+def test_profiles_have_plans_of_their_own():
+    """Calls that differ in nothing else, in ties that the reciprocal of the scale misses."""
+    a = np.arange(-127, 128, dtype=np.int8)[:, None]
+    results = []
+    for profile in ("torch", "onnx", "torch"):
+        results.append(
+            octavo.smoothquant_linear(
+                a, 1.0, np.int8([[1]]), 1.0, out_dtype="s8", out_scale=14.0, profile=profile
+            )
+        )
+        expected = oracles.quantize(a.astype(np.float32), 14.0, 0, "s8", profile=profile)
+        assert_bits(results[-1], expected)
+    assert (results[0] != results[1]).any()
+
+
 @given(problems(), st.sampled_from(["s8", "u8"]), st.sampled_from([*FLOATS, "s8"]), st.booleans())
 def test_quantized_matmul(p, integer, out, per_row):
     rng = p["rng"]

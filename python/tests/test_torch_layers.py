@@ -85,6 +85,13 @@ def test_smoothing_of_another_size_is_refused():
         octavo.torch.SmoothQuantLinear.from_float(
             torch.nn.Linear(4, 2), act_scale=1.0, smoothing=torch.ones(3)
         )
+    absmax = np.float32([1, 4, 2])
+    assert octavo._core.static_scale(absmax, np.float32([1, 8, 1])) == np.float32(2) / np.float32(
+        127
+    )
+    for size in (2, 4):
+        with pytest.raises(octavo.Error, match=f"smoothing: expected 3 numbers, got {size}"):
+            octavo._core.static_scale(absmax, np.ones(size, np.float32))
 
 
 def test_layers_are_saved_loaded_copied_and_pickled():
