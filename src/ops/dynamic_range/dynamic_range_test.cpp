@@ -300,18 +300,6 @@ TEST(DynamicRangeCallers, FewLongRowsOnMoreThreadsThanThePlans) {
   EXPECT_TRUE(output == expected(c).output);
 }
 
-// Of slices of one element each, two lie in a byte: no two threads write it. (Where they part, they
-// do so at an odd element; which of them is first is a matter of luck, and so it is tried often.)
-TEST(DynamicRangeCallers, PackedSlicesOfOneElement) {
-  [[maybe_unused]] const ManyThreads many;
-  const Kind kind{Op::quantize, Layout::per_channel, DType::f32, DType::s4, Profile::torch};
-  const DynamicCall c =
-      make_dynamic(problem_of(kind, {3 * std::int64_t{70001}}, 0), RangeMode::asymmetric, 9);
-  const DynamicResult want = expected(c);
-  const Stream stream = Stream::cpu({.threads = 3});
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(difference(stream, c, want), "");
-}
-
 TEST(DynamicRangeCallers, ManyAtOnce) {
   const Stream stream = Stream::cpu({.threads = 3});
   for (const DynamicCall& c : some_calls()) {
