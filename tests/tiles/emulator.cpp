@@ -29,7 +29,7 @@ struct State {
 // Of each thread, as the CPU has it. Zero at first, so that a signal handler may touch it.
 thread_local State state;
 
-bool is_installed = false;
+bool tiles_emulated = false, vectors_emulated = false;
 std::atomic<bool> permitted{false};
 bool grants = true;
 std::atomic<std::int64_t> configured{0}, released{0}, products{0}, vectors{0};
@@ -50,6 +50,15 @@ T* pointer(std::uint64_t address) {
 
 void require(bool holds, const char* why) {
   if (!holds) fault(why);
+}
+
+struct Cpuid {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+};
+Cpuid cpuid(unsigned leaf, unsigned part) {
+  Cpuid out;
+  __get_cpuid_count(leaf, part, &out.a, &out.b, &out.c, &out.d);
+  return out;
 }
 
 class Frame {
@@ -78,27 +87,27 @@ class Frame {
     return i.rm.index < 0 ? 0 : general(i.rm.index) * static_cast<std::uint64_t>(i.rm.scale);
   }
 
-  // A vector register: its lower half stands where it always did, its upper half where CPUID says.
+  // A vector register: its lower half stands where it always did, what is above where CPUID says.
   void read(int number, std::uint8_t (&out)[32]) {
     std::memcpy(out, xmm(number), 16);
-    const bool live = (*present() & avx) != 0;
-    if (live)
-      std::memcpy(out + 16, upper(number), 16);
+    if (holds(ymm))
+      std::memcpy(out + 16, upper_ymm(number), 16);
     else
       std::memset(out + 16, 0, 16);
   }
-  // Of a narrow result the upper half becomes zero.
+  // All above the result becomes zero: the upper half of a narrow one, and of ZMM always.
   void write(int number, const std::uint8_t (&value)[32]) {
-    if ((*present() & avx) == 0) {
-      std::memset(upper(0), 0, std::size_t{16} * 16);
-      *present() |= avx;
+    if (!holds(ymm)) {
+      std::memset(upper_ymm(0), 0, std::size_t{16} * 16);
+      *present() |= ymm;
     }
     std::memcpy(xmm(number), value, 16);
-    std::memcpy(upper(number), value + 16, 16);
+    std::memcpy(upper_ymm(number), value + 16, 16);
+    if (holds(zmm)) std::memset(upper_zmm(number), 0, 32);
   }
 
  private:
-  static constexpr std::uint64_t avx = 4;  // in XSTATE_BV
+  static constexpr std::uint64_t ymm = 1 << 2, zmm = 1 << 6;  // in XSTATE_BV
   static constexpr std::size_t header = 512;
   [[nodiscard]] std::uint8_t* area() const {
     return reinterpret_cast<std::uint8_t*>(context_.uc_mcontext.fpregs);
@@ -106,16 +115,23 @@ class Frame {
   [[nodiscard]] std::uint8_t* xmm(int number) const {
     return area() + 160 + 16 * static_cast<std::size_t>(number);
   }
+  // What the system saved beyond the 512 bytes that are always there, it says in the last of them.
   [[nodiscard]] std::uint64_t* present() const {
+    _fpx_sw_bytes said{};
+    std::memcpy(&said, area() + header - sizeof said, sizeof said);
+    require(said.magic1 == FP_XSTATE_MAGIC1 && (said.xstate_bv & ymm) != 0,
+            "a signal's frame without vector registers");
     return reinterpret_cast<std::uint64_t*>(area() + header);
   }
-  [[nodiscard]] std::uint8_t* upper(int number) const {
-    static const unsigned offset = [] {
-      unsigned a = 0, b = 0, c = 0, d = 0;
-      __get_cpuid_count(13, 2, &a, &b, &c, &d);
-      return b;
-    }();
+  // Whether a part of the state is there; otherwise it is zero.
+  [[nodiscard]] bool holds(std::uint64_t part) const { return (*present() & part) != 0; }
+  [[nodiscard]] std::uint8_t* upper_ymm(int number) const {
+    static const std::size_t offset = cpuid(13, 2).b;
     return area() + offset + 16 * static_cast<std::size_t>(number);
+  }
+  [[nodiscard]] std::uint8_t* upper_zmm(int number) const {
+    static const std::size_t offset = cpuid(13, 6).b;
+    return area() + offset + 32 * static_cast<std::size_t>(number);
   }
   ucontext_t& context_;
 };
@@ -298,7 +314,9 @@ void carry_out(const Instruction& i, Frame& frame) {
   }
 }
 
-void on_illegal(int /*signal*/, siginfo_t* /*info*/, void* context) {
+// (qemu starts handlers on a stack that is not aligned.)
+[[gnu::force_align_arg_pointer]] void on_illegal(int /*signal*/, siginfo_t* /*info*/,
+                                                 void* context) {
   Frame frame(*static_cast<ucontext_t*>(context));
   auto instruction = decode(pointer<const std::uint8_t>(frame.ip()));
   if (!instruction) fault("an illegal instruction that is none of AMX or AVX-VNNI");
@@ -311,24 +329,37 @@ void on_illegal(int /*signal*/, siginfo_t* /*info*/, void* context) {
 
 }  // namespace
 
+bool cpu_has_tiles() {
+  if ((cpuid(1, 0).c >> 27U & 1U) == 0) return false;  // OSXSAVE
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low >> 17U & 1U) != 0;
+}
+
+bool cpu_has_avxvnni() { return cpuid(7, 0).a >= 1 && (cpuid(7, 1).a >> 4U & 1U) != 0; }
+
 void install(bool amx, bool avxvnni, bool permission) {
+  tiles_emulated = amx && !cpu_has_tiles();
+  vectors_emulated = avxvnni && !cpu_has_avxvnni();
+  if (!tiles_emulated && !vectors_emulated) return;
   struct sigaction action {};
   action.sa_sigaction = on_illegal;
   // A fault in a guarded page inside the handler must reach its own handler.
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   if (::sigaction(SIGILL, &action, nullptr) != 0) ::abort();
-  is_installed = true;
   grants = permission;
   std::uint32_t targets = 0;
-  if (amx) targets |= 1U << static_cast<unsigned>(Target::amx);
-  if (avxvnni) targets |= 1U << static_cast<unsigned>(Target::avxvnni);
-  detail::pretend({.targets = targets, .ask_for_tiles = [] {
-                     permitted = grants;
-                     return grants;
-                   }});
+  if (tiles_emulated) targets |= 1U << static_cast<unsigned>(Target::amx);
+  if (vectors_emulated) targets |= 1U << static_cast<unsigned>(Target::avxvnni);
+  bool (*const ask)() = [] {
+    permitted = grants;
+    return grants;
+  };
+  detail::pretend({.targets = targets, .ask_for_tiles = tiles_emulated ? ask : nullptr});
 }
 
-bool installed() { return is_installed; }
+bool emulates_tiles() { return tiles_emulated; }
+bool emulates_avxvnni() { return vectors_emulated; }
 
 bool in_use() { return state.configured; }
 

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstring>
 
-#include "core/parallel.hpp"
 #include "octavo/octavo.hpp"
 #include "ops/elementwise/testing_data.hpp"
 #include "ops/elementwise/testing_threads.hpp"
@@ -101,7 +100,7 @@ TEST(Amx, MultipliesBlocksOfAnySize) {
 
 // Of this thread: what XGETBV tells, or the emulator.
 bool tiles_in_use() {
-  if (tiles::installed()) return tiles::in_use();
+  if (tiles::emulates_tiles()) return tiles::in_use();
   unsigned low = 0;
   unsigned high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
@@ -126,18 +125,21 @@ void multiply_ones(const Stream& stream) {
 }
 
 // Tiles that stay in use cost every switch of the thread 8 KB: none are left behind by a run, on
-// the caller's thread or on those of the pool.
+// the caller's thread or on those of the pool, which are there before the run and looked at after
+// it.
 TEST(Amx, TilesAreReleased) {
   if (!is_available(Target::amx)) GTEST_SKIP() << "this CPU lacks amx";
   const ManyThreads many;
   for (const int threads : {1, 4}) {
     const Stream stream = Stream::cpu({.threads = threads, .cap = Target::amx});
     const tiles::Counts before = tiles::counts();
-    multiply_ones(stream);
     std::atomic<int> left{0};
-    detail::parallel(stream, threads, [&](int) { left += tiles_in_use() ? 1 : 0; });
+    const auto look = [&] { left += tiles_in_use() ? 1 : 0; };
+    ASSERT_EQ(on_threads_at_once(stream, threads, look), static_cast<std::size_t>(threads));
+    multiply_ones(stream);
+    ASSERT_EQ(on_threads_at_once(stream, threads, look), static_cast<std::size_t>(threads));
     EXPECT_EQ(left, 0);
-    if (!tiles::installed()) continue;
+    if (!tiles::emulates_tiles()) continue;
     const tiles::Counts after = tiles::counts();
     EXPECT_GE(after.products - before.products, 512 / 16 * (512 / 16));
     // Once for each shape of tiles that a thread needs, not for each block: here there is one.
