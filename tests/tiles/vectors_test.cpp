@@ -196,9 +196,9 @@ TEST_F(EmulatorVectorsDeathTest, AreZeroAboveTheirResult) {
   X(rdx, rbx, 4, -8)                                                                              \
   X(rbx, rbp, 8, 0x12340)                                                                         \
   X(rbp, rsi, 1, -0x12340)                                                                        \
-  X(rsi, rdi, 2, 0) X(rdi, r8, 4, 127) X(r8, r9, 8, -128) X(r9, r10, 1, 128) X(r10, r11, 2, -129) \
-      X(r11, r12, 4, 0) X(r12, r13, 8, 1) X(r13, r14, 1, 0) X(r14, r15, 2, -0x7fffff00)           \
-          X(r15, rax, 4, 0x7fffff00)
+  X(rsi, rdi, 2, 0)                                                                               \
+  X(rdi, r8, 4, 127) X(r8, r9, 8, -128) X(r9, r10, 1, 128) X(r10, r11, 2, -129) X(r11, r12, 4, 0) \
+      X(r12, r13, 8, 1) X(r13, r14, 1, 0) X(r14, r15, 2, -0x7fffff00) X(r15, rax, 4, 0x7fffff00)
 OCTAVO_ADDRESSES(OCTAVO_ADDRESS)
 
 // The stack's own register is no index, and as a base it must stay what it is.
@@ -221,8 +221,13 @@ __attribute__((target("avx2"))) bool addresses_are_right() {
   std::memcpy(&a, r[1].bytes, 32);
   const unsigned char* const at = &r[2].bytes[5];
   std::memcpy(&b, at, 32);
-  const __m256i expected = by_manual(0, c, a, b);
-  const auto is_right = [&](const __m256i& got) { return std::memcmp(&got, &expected, 32) == 0; };
+  const auto bytes_of = [](const __m256i& v) {
+    std::array<std::uint8_t, 32> bytes;
+    std::memcpy(bytes.data(), &v, 32);
+    return bytes;
+  };
+  const auto expected = bytes_of(by_manual(0, c, a, b));
+  const auto is_right = [&](const __m256i& got) { return bytes_of(got) == expected; };
   const auto address = reinterpret_cast<std::int64_t>(at);
   constexpr std::int64_t step = -1000003;
   const __m128i steps = _mm_set_epi64x(0, step);
