@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness.hpp"
-#include "limit.hpp"
+#include "measuring/limit.hpp"
 #include "octavo/octavo.hpp"
 #include "peers.hpp"
 
@@ -82,12 +82,12 @@ void run_case(benchmark::State& state, const Case& c, bool quick) {
                                         .threads = c.threads};
   for (const auto& task : peer_tasks(problem))
     field.push_back({.name = task.peer->name, .run = [task] { (void)task.run(); }});
-  const Traffic traffic{.input = input,
-                        .second = nullptr,
-                        .output = output,
-                        .input_bytes = bytes_for(c.real, n),
-                        .output_bytes = n};
-  add_limits(field, traffic, c.threads);
+  const measuring::Traffic traffic{.input = input,
+                                   .second = nullptr,
+                                   .output = output,
+                                   .input_bytes = bytes_for(c.real, n),
+                                   .output_bytes = n};
+  measuring::add_limits(field, traffic, c.threads);
   race(field, c.shape.seconds, quick, c.threads > 1);
   report(state, field, n, traffic.bytes());
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness.hpp"
-#include "limit.hpp"
+#include "measuring/limit.hpp"
 #include "octavo/octavo.hpp"
 #include "peers.hpp"
 
@@ -78,9 +78,11 @@ struct Case {
         return 1;
       case Layout::per_group:
         return elements() / group_size;
-      default:
-        return view.axis == 0 ? rows : cols;
+      case Layout::per_channel:
+      case Layout::per_token:
+        break;
     }
+    return view.axis == 0 ? rows : cols;
   }
 
   [[nodiscard]] std::string name() const {
@@ -266,12 +268,12 @@ void run_case(benchmark::State& state, const Case& c, bool quick) {
     field.push_back({.name = task.peer->name, .run = [task] { (void)task.run(); }});
 
   const bool two_inputs = c.is_backward() && c.reads_input();
-  const Traffic traffic{.input = c.reads_input() ? data.input : data.grad,
-                        .second = two_inputs ? data.grad : nullptr,
-                        .output = data.output,
-                        .input_bytes = bytes_for(c.input(), c.elements()),
-                        .output_bytes = bytes_for(c.output(), c.elements())};
-  add_limits(field, traffic, c.threads);
+  const measuring::Traffic traffic{.input = c.reads_input() ? data.input : data.grad,
+                                   .second = two_inputs ? data.grad : nullptr,
+                                   .output = data.output,
+                                   .input_bytes = bytes_for(c.input(), c.elements()),
+                                   .output_bytes = bytes_for(c.output(), c.elements())};
+  measuring::add_limits(field, traffic, c.threads);
 
   race(field, c.size.seconds, quick, c.threads > 1);
   const double seconds = field[0].seconds;

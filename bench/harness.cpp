@@ -1,7 +1,5 @@
 #include "harness.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -116,27 +114,14 @@ void report(benchmark::State& state, const std::vector<Competitor>& field, std::
   for ([[maybe_unused]] auto _ : state) state.SetIterationTime(ours);
 }
 
-Buffer::~Buffer() {
-  if (mapping_) munmap(mapping_, mapped_);
-}
-
 std::byte* Buffer::reserve(std::int64_t bytes) {
-  constexpr std::size_t huge_page = std::size_t{2} << 20;
-  const std::size_t needed = static_cast<std::size_t>(bytes) + 2 * huge_page;
-  if (needed > mapped_) {
-    if (mapping_) munmap(mapping_, mapped_);
-    mapping_ = mmap(nullptr, needed, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapping_ == MAP_FAILED) {
-      std::fprintf(stderr, "octavo_bench: no memory for %zu bytes\n", needed);
-      std::exit(1);
-    }
-    mapped_ = needed;
-    madvise(mapping_, mapped_, MADV_HUGEPAGE);
-    std::memset(mapping_, 1, mapped_);
+  const auto needed = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+  if (needed > memory_.size()) {
+    memory_ = {};  // (first, so that not both are held)
+    memory_ = measuring::LargePages<std::byte>(needed);
+    std::fill(memory_.begin(), memory_.end(), std::byte{1});
   }
-  const auto address = reinterpret_cast<std::uintptr_t>(mapping_);
-  const std::size_t skip = (huge_page - address % huge_page) % huge_page;
-  return static_cast<std::byte*>(mapping_) + skip;
+  return memory_.begin();
 }
 
 void fill_random(std::byte* data, DType dtype, std::int64_t elements, std::uint32_t seed) {
@@ -166,7 +151,11 @@ void fill_random(std::byte* data, DType dtype, std::int64_t elements, std::uint3
     case DType::bf16:
       put([&] { return to_bf16(signed_real()); });
       break;
-    default:
+    case DType::s8:
+    case DType::u8:
+    case DType::s4:
+    case DType::u4:
+    case DType::s32:
       put([&] { return static_cast<std::uint8_t>(1 + random() % 255); });
       break;
   }
@@ -206,9 +195,15 @@ std::int64_t differences(const void* a, const void* b, DType dtype, std::int64_t
       return count_different<f16>(a, b, elements);
     case DType::bf16:
       return count_different<bf16>(a, b, elements);
-    default:
-      return count_different<std::uint8_t>(a, b, bytes_for(dtype, elements));
+    case DType::s32:
+      return count_different<std::int32_t>(a, b, elements);
+    case DType::s8:
+    case DType::u8:
+    case DType::s4:  // (two in a byte count once)
+    case DType::u4:
+      break;
   }
+  return count_different<std::uint8_t>(a, b, bytes_for(dtype, elements));
 }
 
 void add_case(const Options& options, const std::string& name,

@@ -12,10 +12,14 @@
 #include <string_view>
 #include <vector>
 
-#include "competitor.hpp"
+#include "measuring/competitor.hpp"
+#include "measuring/memory.hpp"
 #include "octavo/dtype.hpp"
 
 namespace octavo::bench {
+
+using measuring::Competitor;
+using measuring::Kind;
 
 struct Options {
   std::vector<std::string> words;  // a case runs if each of them is a part of its name
@@ -36,17 +40,11 @@ void report(benchmark::State& state, const std::vector<Competitor>& field, std::
 // to case: all of it has been touched.
 class Buffer {
  public:
-  Buffer() = default;
-  ~Buffer();
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
   // At least so many bytes. What they held is lost if they are more than before.
   std::byte* reserve(std::int64_t bytes);
 
  private:
-  void* mapping_ = nullptr;
-  std::size_t mapped_ = 0;
+  measuring::LargePages<std::byte> memory_;
 };
 
 // Random elements, none of them zero: floats in +-7, integers over the whole range of the type.

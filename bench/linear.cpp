@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "harness.hpp"
-#include "limit.hpp"
 #include "linear_case.hpp"
+#include "measuring/limit.hpp"
+#include "measuring/peak.hpp"
 #include "octavo/octavo.hpp"
-#include "peak.hpp"
 #include "peers.hpp"
 
 namespace octavo::bench {
@@ -165,11 +165,12 @@ void run_case(benchmark::State& state, const LinearCase& c, bool quick) {
       field.push_back({.name = task.peer->name, .run = [task] { (void)task.run(); }});
   }
 
-  const auto target = c.cap ? c.cap : fastest_target();
+  const auto target = c.cap ? c.cap : measuring::fastest_target();
   if (target)
-    if (auto limit = peak(*target, c.shape.operations(), c.threads))
+    if (auto limit = measuring::peak(*target, c.shape.operations(), c.threads))
       field.push_back(*std::move(limit));
-  if (c.shape.m <= few_rows) add_reads(field, weights().copies(), weights().bytes(), c.threads);
+  if (c.shape.m <= few_rows)
+    measuring::add_reads(field, weights().copies(), weights().bytes(), c.threads);
   race_rounds(field, c.shape, quick, c.threads);
   state.SetLabel(std::string(name(layer->target())));
   report(state, c, field);
@@ -178,7 +179,7 @@ void run_case(benchmark::State& state, const LinearCase& c, bool quick) {
 void run_peak(benchmark::State& state, Target target, int threads, bool quick) {
   constexpr std::int64_t operations = 100'000'000;  // short: less comes in between
   std::vector<Competitor> field;
-  if (auto limit = peak(target, operations, threads)) field.push_back(*std::move(limit));
+  if (auto limit = measuring::peak(target, operations, threads)) field.push_back(*std::move(limit));
   if (field.empty()) return state.SkipWithError("the CPU has no such instructions");
   race(field, 0.6, quick, threads > 1);
   state.counters["TOPS"] = 1e-12 * static_cast<double>(operations) / field[0].seconds;
@@ -189,7 +190,7 @@ void run_stream(benchmark::State& state, const LinearShape& shape, bool cold, in
                 bool quick) {
   weights().prepare(shape.n, shape.k, cold);
   std::vector<Competitor> field;
-  add_reads(field, weights().copies(), weights().bytes(), threads);
+  measuring::add_reads(field, weights().copies(), weights().bytes(), threads);
   race_rounds(field, shape, quick, threads);
   const auto best = std::min_element(field.begin(), field.end(), [](const auto& a, const auto& b) {
     return a.seconds < b.seconds;
@@ -202,7 +203,7 @@ void run_stream(benchmark::State& state, const LinearShape& shape, bool cold, in
 void add_limit_cases(const Options& options, int threads) {
   const std::string tail = '/' + std::to_string(threads) + 't';
   for (const Target target : available_targets())
-    if (peak(target, 1, 1))
+    if (measuring::peak(target, 1, 1))
       add_case(
           options, "linear/peak/" + std::string(name(target)) + tail,
           [=, quick = options.quick](benchmark::State& s) { run_peak(s, target, threads, quick); });
@@ -241,7 +242,7 @@ void add_shape(const Options& options, const LinearShape& shape, int threads) {
   if (shape.m != 128 && shape.m != 512) return;
   product.activation = DType::s8;
   for (const Target target : available_targets()) {
-    if (!peak(target, 1, 1)) continue;
+    if (!measuring::peak(target, 1, 1)) continue;
     product.cap = target;
     add(options, product);
   }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness.hpp"
-#include "limit.hpp"
+#include "measuring/limit.hpp"
 #include "octavo/octavo.hpp"
 #include "peers.hpp"
 #include "reporter.hpp"
@@ -59,7 +59,7 @@ void state_facts() {
   std::string targets;
   for (const auto target : available_targets()) targets.append(name(target)).append(" ");
   state_fact("targets", targets);
-  state_fact("limit", limit_target());
+  state_fact("limit", measuring::limit_target());
   for (const auto& peer : peers())
     state_fact(peer.name, peer.entry ? peer.entry->version : "absent: " + peer.why);
   std::printf("\n");

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "harness.hpp"
-#include "limit.hpp"
+#include "measuring/limit.hpp"
 #include "octavo/octavo.hpp"
 
 namespace octavo::bench {
@@ -36,8 +36,8 @@ void run_case(benchmark::State& state, DType real, const Size& size, int threads
   std::vector<Competitor> field{{.name = "octavo", .kind = Kind::ours, .run = [&] {
                                    (void)observer->run(stream, workspace, args);
                                  }}};
-  const Traffic traffic{.input = input, .input_bytes = bytes_for(real, size.elements)};
-  add_limits(field, traffic, threads);
+  const measuring::Traffic traffic{.input = input, .input_bytes = bytes_for(real, size.elements)};
+  measuring::add_limits(field, traffic, threads);
   race(field, size.seconds, quick, threads > 1);
   report(state, field, size.elements, traffic.bytes());
 }

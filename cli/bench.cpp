@@ -12,6 +12,7 @@
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
+#include "core/check.hpp"
 #include "octavo/checkpoint.hpp"
 
 namespace octavo::cli {
@@ -103,8 +104,8 @@ Result<std::set<LayerShape>> shapes_of(const Options& o) {
     char rest = 0;
     if (std::sscanf(text.c_str(), "%lldx%lld%c", &n, &k, &rest) != 2 || n < 1 || k < 1 ||
         n > (1LL << 24) || k > (1LL << 24))
-      return Error(ErrorCode::invalid_problem, "shape",
-                   fmt::format("shape: expected OUTxIN, such as 4096x4096, got {}", text));
+      return detail::invalid("shape",
+                             fmt::format("expected OUTxIN, such as 4096x4096, got {}", text));
     shapes.insert({n, k});
   }
   if (!o.path.empty()) {
@@ -113,8 +114,7 @@ Result<std::set<LayerShape>> shapes_of(const Options& o) {
     for (const LinearLayer& layer : checkpoint->layers()) shapes.insert({layer.n, layer.k});
   }
   if (shapes.empty())
-    return Error(ErrorCode::invalid_problem, "shape",
-                 "shape: expected a checkpoint with layers, or --shape OUTxIN");
+    return detail::invalid("shape", "expected a checkpoint with layers, or --shape OUTxIN");
   return shapes;
 }
 

@@ -1,25 +1,24 @@
 #include "cli/bench_measure.hpp"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <memory>
-#include <new>
 #include <random>
 #include <thread>
 
-#include "limit.hpp"
+#include "core/check.hpp"
+#include "measuring/limit.hpp"
+#include "measuring/memory.hpp"
+#include "measuring/peak.hpp"
 #include "octavo/quantized_linear.hpp"
-#include "peak.hpp"
 
 namespace octavo::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using measuring::LargePages;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -30,30 +29,6 @@ std::int64_t beyond_caches() {
   const std::int64_t cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
   return std::clamp<std::int64_t>(2 * cache, std::int64_t{128} << 20, std::int64_t{1} << 30);
 }
-
-// Large pages, as packed weights have them: with small ones memory is read at two thirds of its
-// rate.
-template <class T>
-class LargePages {
- public:
-  explicit LargePages(std::size_t count) : size_(count) {
-    constexpr std::size_t page = std::size_t{2} << 20;
-    const std::size_t bytes = (count * sizeof(T) + page - 1) / page * page;
-    data_.reset(static_cast<T*>(std::aligned_alloc(page, bytes)));
-    if (data_ == nullptr) throw std::bad_alloc();
-    ::madvise(data_.get(), bytes, MADV_HUGEPAGE);
-  }
-  [[nodiscard]] T* begin() const { return data_.get(); }
-  [[nodiscard]] T* end() const { return data_.get() + size_; }
-  [[nodiscard]] std::size_t size() const { return size_; }
-
- private:
-  struct Free {
-    void operator()(T* data) const { std::free(data); }
-  };
-  std::size_t size_;
-  std::unique_ptr<T, Free> data_;
-};
 
 // The fastest call of one turn.
 double turn(const std::function<void()>& call, double seconds) {
@@ -93,9 +68,9 @@ Status check_memory(LayerShape shape, const MeasureOptions& o) {
   const double have =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (needed <= 0.8 * have) return {};
-  return Error(
-      ErrorCode::invalid_problem, "shape",
-      fmt::format("shape: expected layers that fit into memory, got {}x{} with {} rows, "
+  return detail::invalid(
+      "shape",
+      fmt::format("expected layers that fit into memory, got {}x{} with {} rows, "
                   "which takes {:.3g} GB of {:.3g}",
                   shape.n, shape.k, static_cast<std::int64_t>(m), needed / 1e9, have / 1e9));
 }
@@ -163,14 +138,14 @@ Result<LayerTimes> measure_rows(const Stream& stream, const FloatGemm& gemm, Lay
 void measure_limits(int threads, double seconds, MachineLimits& limits) {
   const LargePages<std::byte> buffer(static_cast<std::size_t>(beyond_caches()));
   std::fill(buffer.begin(), buffer.end(), std::byte{1});
-  std::vector<bench::Competitor> reads;
-  bench::add_reads(reads, {buffer.begin()}, static_cast<std::int64_t>(buffer.size()), threads);
+  std::vector<measuring::Competitor> reads;
+  measuring::add_reads(reads, {buffer.begin()}, static_cast<std::int64_t>(buffer.size()), threads);
   constexpr std::int64_t operations = std::int64_t{1} << 28;
-  const auto target = bench::fastest_target();
-  const auto peak = target ? bench::peak(*target, operations, threads) : std::nullopt;
+  const auto target = measuring::fastest_target();
+  const auto peak = target ? measuring::peak(*target, operations, threads) : std::nullopt;
   if (target) limits.target = name(*target);
   for (int i = 0; i < turns; ++i) {
-    for (const bench::Competitor& c : reads)
+    for (const measuring::Competitor& c : reads)
       limits.bytes_per_second =
           std::max(limits.bytes_per_second,
                    static_cast<double>(buffer.size()) / turn(c.run, seconds / turns));

@@ -11,6 +11,7 @@
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "cli/verdict.hpp"
+#include "core/check.hpp"
 #include "octavo/checkpoint.hpp"
 
 namespace octavo::cli {
@@ -98,8 +99,7 @@ Result<std::optional<T>> number_or_auto(const char* option, const char* expected
   T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size())
-    return Error(ErrorCode::invalid_problem, option,
-                 fmt::format("{}: expected {}, or auto, got {}", option, expected, text));
+    return detail::invalid(option, fmt::format("expected {}, or auto, got {}", expected, text));
   return std::optional<T>(value);
 }
 
@@ -148,11 +148,10 @@ int run(const Context& context, const Options& o) {
                                           .measure = o.measures()});
   if (!plan) return fail(plan.error());
   if (*scheme != Scheme::w8a8_static && !o.stats.empty() && !plan->measured)
-    return fail(
-        Error(ErrorCode::invalid_problem, "stats",
-              fmt::format("stats: expected sampled rows of layers of {} to measure with, for "
-                          "{} uses nothing else of them, got none in {}",
-                          o.in, o.scheme, o.stats)));
+    return fail(detail::invalid(
+        "stats", fmt::format("expected sampled rows of layers of {} to measure with, for {} uses "
+                             "nothing else of them, got none in {}",
+                             o.in, o.scheme, o.stats)));
   if (o.dry_run) {
     print_plan(*plan);
     return exit_ok;

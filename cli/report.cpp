@@ -12,6 +12,8 @@
 #include "cli/report_page.hpp"
 #include "cli/table.hpp"
 #include "cli/verdict.hpp"
+#include "core/check.hpp"
+#include "offline/checkpoint_parts.hpp"
 #include "offline/files.hpp"
 
 namespace octavo::cli {
@@ -68,24 +70,16 @@ Result<std::vector<OutlierPicture>> outliers(const Checkpoint& original,
                                              const Checkpoint& quantized,
                                              const Statistics& statistics) {
   std::vector<OutlierPicture> out;
-  const auto path = quantized.tensors().directory() / smoothing_file_name;
-  std::optional<SafetensorsFile> scales;
-  if (offline::is_there(path)) {
-    auto file = SafetensorsFile::open(path);
-    if (!file) return file.error();
-    scales = *std::move(file);
-  }
+  const auto scales = offline::read_smoothing(quantized.tensors().directory());
+  if (!scales) return scales.error();
   for (const SmoothingPair& pair : original.pairs().pairs) {
     const LayerStatistics* s = statistics.find(pair.linears.front());
     if (s == nullptr) continue;
     OutlierPicture picture{pair.norm, s->absmax(), {}};
-    const StoredTensor* t = scales ? scales->find(pair.norm + ".smoothing_scale") : nullptr;
-    if (t != nullptr && t->size() == s->absmax().size() * sizeof(float)) {
-      std::vector<float> by(s->absmax().size());
-      std::memcpy(by.data(), scales->bytes(*t).data(), t->size());
-      for (std::size_t j = 0; j < by.size(); ++j)
-        picture.after.push_back(picture.before[j] / by[j]);
-    }
+    if (const auto by = scales->find(pair.norm);
+        by != scales->end() && by->second.size() == picture.before.size())
+      for (std::size_t j = 0; j < by->second.size(); ++j)
+        picture.after.push_back(picture.before[j] / by->second[j]);
     out.push_back(std::move(picture));
   }
   return out;
@@ -121,9 +115,8 @@ int run(const Context& context, const Options& o) {
   for (const Checkpoint* checkpoint : {&original, &quantized})
     for (const SafetensorsFile& file : checkpoint->tensors().files())
       if (std::error_code error; std::filesystem::equivalent(file.path(), o.out, error))
-        return fail(
-            Error(ErrorCode::invalid_problem, "out",
-                  fmt::format("out: expected another file than the weights, got {}", o.out)));
+        return fail(detail::invalid(
+            "out", fmt::format("expected another file than the weights, got {}", o.out)));
   ReportData data{o.checkpoints.original,
                   o.checkpoints.quantized,
                   original.bytes(),

@@ -8,6 +8,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/names.hpp"
+#include "offline/words.hpp"
 
 namespace octavo::cli {
 namespace {
@@ -67,9 +68,7 @@ std::string number(double value) {
   return fmt::format("{:.3g}", value);
 }
 
-std::string percent(double share) {
-  return share == 0 ? "0" : fmt::format("{:.3g} %", 100 * share);
-}
+std::string percent(double share) { return share == 0 ? "0" : offline::percent(share); }
 
 int fail(const Error& error) {
   complain("{}", error.message());

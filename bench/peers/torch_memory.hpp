@@ -4,15 +4,15 @@
 #pragma once
 
 #include <c10/core/Allocator.h>
-#include <sys/mman.h>
 
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <new>
 #include <unordered_map>
+
+#include "core/large_pages.hpp"
 
 namespace octavo::bench {
 
@@ -42,12 +42,8 @@ class KeptMemory : public c10::Allocator {
       kept_.erase(kept);
       return data;
     }
-    constexpr std::size_t huge_page = std::size_t{2} << 20;
-    const std::size_t alignment = bytes < huge_page ? 64 : huge_page;
-    const std::size_t whole = (bytes + alignment - 1) / alignment * alignment;
-    void* data = std::aligned_alloc(alignment, whole);
+    void* data = detail::allocate_in_large_pages(bytes);
     if (!data) throw std::bad_alloc();
-    if (alignment == huge_page) madvise(data, whole, MADV_HUGEPAGE);
     sizes_.emplace(data, bytes);
     return data;
   }

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "octavo/elementwise.hpp"
@@ -37,6 +38,9 @@ struct DynamicRangeQuantizeDescriptor {
   std::optional<std::int32_t> q_min = std::nullopt;  ///< default: the output type's own range
   std::optional<std::int32_t> q_max = std::nullopt;
   Profile profile = Profile::torch;
+
+  friend bool operator==(const DynamicRangeQuantizeDescriptor&,
+                         const DynamicRangeQuantizeDescriptor&) = default;
 };
 
 struct DynamicRangeQuantizeArgs {
@@ -45,6 +49,8 @@ struct DynamicRangeQuantizeArgs {
   TensorMut scales;            ///< contiguous, one per slice, in the compute type
   TensorMut zero_points = {};  ///< s32, as many; may be left out if symmetric (they are all 0)
 };
+
+class DynamicRangeImpl;
 
 /// Threads share out rows (or groups) whole, unless these are few and longer than 2^18.
 class OCTAVO_API DynamicRangeQuantizePlan {
@@ -68,27 +74,25 @@ class OCTAVO_API DynamicRangeQuantizePlan {
   [[nodiscard]] Status can_implement(const Args& args) const;
   /// Bytes of workspace that `run` needs; 0 per token and per group, unless threads share rows.
   [[nodiscard]] std::size_t workspace_size() const noexcept;
-  /// Does the work; it is done when this returns. Allocates nothing.
+  /// Does the work, on a stream of the plan's backend; on the CPU it is done when this returns.
+  /// Allocates nothing.
   Status run(const Stream& stream, Workspace workspace, const Args& args) const;
 
   /// How many scales (and zero points) there are.
-  [[nodiscard]] std::int64_t slices() const noexcept { return slices_; }
-  [[nodiscard]] const KernelSku& sku() const noexcept { return sku_; }
+  [[nodiscard]] std::int64_t slices() const noexcept;
+  [[nodiscard]] const KernelSku& sku() const noexcept;
   [[nodiscard]] const PrecisionGuarantee& precision_guarantee() const noexcept {
-    return sku_.guarantee;
+    return sku().guarantee;
   }
 
- private:
-  friend struct DynamicRangeAccess;
-  explicit DynamicRangeQuantizePlan(const detail::ElementwisePlan& quantize)
-      : quantize_(quantize) {}
+  // (No move, which would leave an empty one.)
+  DynamicRangeQuantizePlan(const DynamicRangeQuantizePlan&) = default;
+  DynamicRangeQuantizePlan& operator=(const DynamicRangeQuantizePlan&) = default;
+  ~DynamicRangeQuantizePlan() = default;
 
-  detail::ElementwisePlan quantize_;  // checks what both have in common
-  RangeMode mode_ = RangeMode::symmetric;
-  std::int64_t numel_ = 0;
-  std::int64_t slices_ = 1;
-  int threads_ = 1;  // that may have ranges of their own, in the workspace
-  KernelSku sku_;
+ private:
+  explicit DynamicRangeQuantizePlan(std::shared_ptr<const DynamicRangeImpl> impl);
+  std::shared_ptr<const DynamicRangeImpl> impl_;
 };
 
 }  // namespace octavo

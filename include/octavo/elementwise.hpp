@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -81,6 +82,8 @@ struct ElementwiseProblem {
   std::optional<std::int32_t> q_max;
   Profile profile = Profile::torch;
   std::optional<DType> scale_type;
+
+  friend bool operator==(const ElementwiseProblem&, const ElementwiseProblem&) = default;
 };
 
 // Any arguments, in one form.
@@ -94,30 +97,26 @@ struct ElementwiseArgs {
   std::int32_t zero_point = 0;
 };
 
-using KernelFunction = Target (*)(const struct KernelCall&);
+class ElementwiseImpl;
 
-// The plan behind all of the names below.
-class OCTAVO_API ElementwisePlan {
+// The plan behind all of the names below: it holds the implementation that was chosen for it.
+class OCTAVO_API AnyElementwisePlan {
  public:
-  static Result<ElementwisePlan> select(const Stream& stream, const ElementwiseProblem& problem,
-                                        const PlanPreference& preference);
+  static Result<AnyElementwisePlan> select(const Stream& stream, const ElementwiseProblem& problem,
+                                           const PlanPreference& preference);
+  AnyElementwisePlan(const AnyElementwisePlan&) = default;  // (and no move, which would leave an
+  AnyElementwisePlan& operator=(const AnyElementwisePlan&) = default;  // empty one)
+  ~AnyElementwisePlan() = default;
+
   [[nodiscard]] Status can_implement(const ElementwiseArgs& args) const;
   [[nodiscard]] std::size_t workspace_size() const noexcept;
   Status run(const Stream& stream, Workspace workspace, const ElementwiseArgs& args) const;
-  [[nodiscard]] const KernelSku& sku() const noexcept { return sku_; }
+  [[nodiscard]] const KernelSku& sku() const noexcept;
+  [[nodiscard]] std::int64_t slices() const noexcept;  // scales
 
  private:
-  friend struct ElementwiseAccess;
-  ElementwiseProblem problem_;
-  IntRange range_;
-  DType scale_type_ = DType::f32;
-  std::int64_t numel_ = 0;
-  std::int64_t scales_ = 1;
-  KernelSku sku_;
-  // Uniform and per-lane parameters; the same two of the scalar reference, for parameters that no
-  // SIMD kernel is exact for (zero points beyond what float bounds can express).
-  KernelFunction kernels_[2] = {};
-  KernelFunction reference_[2] = {};
+  explicit AnyElementwisePlan(std::shared_ptr<const ElementwiseImpl> impl);
+  std::shared_ptr<const ElementwiseImpl> impl_;
 };
 
 template <Op op, Layout layout, class Descriptor>
@@ -187,8 +186,8 @@ class ElementwisePlan {
   /// Chooses a kernel, and refuses what no kernel can do.
   static Result<ElementwisePlan> select(const Stream& stream, const Descriptor& descriptor,
                                         const PlanPreference& preference = {}) {
-    auto plan = detail::ElementwisePlan::select(stream, detail::to_problem<op, layout>(descriptor),
-                                                preference);
+    const auto plan = detail::AnyElementwisePlan::select(
+        stream, detail::to_problem<op, layout>(descriptor), preference);
     if (!plan) return plan.error();
     return ElementwisePlan(*plan);
   }
@@ -218,7 +217,8 @@ class ElementwisePlan {
   /// Bytes of workspace that `run` needs; 0 unless scales are given in another type than the
   /// compute type.
   [[nodiscard]] std::size_t workspace_size() const noexcept { return plan_.workspace_size(); }
-  /// Does the work; it is done when this returns. Allocates nothing.
+  /// Does the work, on a stream of the plan's backend; on the CPU it is done when this returns.
+  /// Allocates nothing.
   Status run(const Stream& stream, Workspace workspace, const Args& args) const {
     return plan_.run(stream, workspace, detail::to_args(args));
   }
@@ -228,8 +228,8 @@ class ElementwisePlan {
   }
 
  private:
-  explicit ElementwisePlan(const detail::ElementwisePlan& plan) : plan_(plan) {}
-  detail::ElementwisePlan plan_;
+  explicit ElementwisePlan(const detail::AnyElementwisePlan& plan) : plan_(plan) {}
+  detail::AnyElementwisePlan plan_;
 };
 
 }  // namespace octavo

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "octavo/packed_weight.hpp"
@@ -22,6 +23,7 @@
 
 namespace octavo {
 
+enum class RangeMode : std::uint8_t;  // (dynamic_range_quantize.hpp)
 struct QuantizedLinearDescriptor;
 struct SmoothQuantLinearDescriptor;
 struct QuantizedMatmulDescriptor;
@@ -46,13 +48,13 @@ namespace detail {
 
 // Any descriptor, in one form.
 struct LinearProblem {
-  Op op = Op::quantized_matmul;
+  Op op = Op::quantized_matmul;  // or quantized_linear, in either mode, or smoothquant_linear
   std::int64_t m = 0, n = 0, k = 0;
   DType activation = DType::s8;  // as given: float types are quantized first
   DType quantized = DType::s8;   // to this
   DType weight = DType::s8;
   DType output = DType::f32;
-  int mode = 0;  // of activations that are quantized here: the RangeMode as given
+  RangeMode mode{};  // of activations that are quantized here
   bool activation_zero_points = false;
   bool weight_zero_points = false;
   bool packed_weight = false;
@@ -60,6 +62,8 @@ struct LinearProblem {
   Profile profile = Profile::torch;
   double act_scale = 1.0;  // of smoothquant_linear, with its zero point
   std::int32_t act_zero_point = 0;
+
+  friend bool operator==(const LinearProblem&, const LinearProblem&) = default;
 };
 
 // Any arguments, in one form.
@@ -77,48 +81,53 @@ struct LinearOperands {
   const TensorRef* activation_zero_points = nullptr;
 };
 
-// The plan behind all of the names.
-class OCTAVO_API LinearPlan {
+class LinearImpl;
+
+// The plan behind all of the names: it holds the implementation that was chosen for it.
+class OCTAVO_API AnyLinearPlan {
  public:
-  static Result<LinearPlan> select(const Stream& stream, const LinearProblem& problem,
-                                   const PlanPreference& preference);
+  static Result<AnyLinearPlan> select(const Stream& stream, const LinearProblem& problem,
+                                      const PlanPreference& preference);
+  AnyLinearPlan(const AnyLinearPlan&) = default;  // (and no move, which would leave an empty one)
+  AnyLinearPlan& operator=(const AnyLinearPlan&) = default;
+  ~AnyLinearPlan() = default;
+
   [[nodiscard]] Status can_implement(const LinearOperands& operands) const;
-  [[nodiscard]] std::size_t workspace_size() const noexcept { return workspace_bytes_; }
+  [[nodiscard]] std::size_t workspace_size() const noexcept;
   Status run(const Stream& stream, Workspace workspace, const LinearOperands& operands) const;
-  [[nodiscard]] const KernelSku& sku() const noexcept { return sku_; }
+  [[nodiscard]] const KernelSku& sku() const noexcept;
 
  private:
   friend struct LinearAccess;
-  LinearProblem problem_;
-  Target vector_target_ = Target::scalar;  // of all that is not a dot product
-  int threads_ = 1;                        // that pack weights, run by run
-  std::size_t workspace_bytes_ = 0;
-  KernelSku sku_;
+  explicit AnyLinearPlan(std::shared_ptr<const LinearImpl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const LinearImpl> impl_;
 };
 
 OCTAVO_API LinearProblem linear_problem(const QuantizedLinearDescriptor& descriptor);
 OCTAVO_API LinearProblem linear_problem(const SmoothQuantLinearDescriptor& descriptor);
 OCTAVO_API LinearProblem linear_problem(const QuantizedMatmulDescriptor& descriptor);
 
-// A plan by its descriptor.
+}  // namespace detail
+
+/// QuantizedLinearPlan, SmoothQuantLinearPlan and QuantizedMatmulPlan, by what describes them.
 template <class D, class A>
-class TypedLinearPlan {
+class LinearPlan {
  public:
   using Descriptor = D;
   using Args = A;
 
   /// Chooses a kernel, and refuses what no kernel can do.
-  static Result<TypedLinearPlan> select(const Stream& stream, const Descriptor& descriptor,
-                                        const PlanPreference& preference = {}) {
-    const Result<LinearPlan> plan =
-        LinearPlan::select(stream, linear_problem(descriptor), preference);
+  static Result<LinearPlan> select(const Stream& stream, const Descriptor& descriptor,
+                                   const PlanPreference& preference = {}) {
+    const auto plan =
+        detail::AnyLinearPlan::select(stream, detail::linear_problem(descriptor), preference);
     if (!plan) return plan.error();
-    return TypedLinearPlan(*plan);
+    return LinearPlan(*plan);
   }
   /// The same, with the types taken from C++: `select<float, std::int8_t, float>(...)`.
   template <Element Activation, Element Weight, Element Output>
-  static Result<TypedLinearPlan> select(const Stream& stream, Descriptor descriptor,
-                                        const PlanPreference& preference = {}) {
+  static Result<LinearPlan> select(const Stream& stream, Descriptor descriptor,
+                                   const PlanPreference& preference = {}) {
     descriptor.activation = dtype_of<Activation>;
     descriptor.weight = dtype_of<Weight>;
     descriptor.output = dtype_of<Output>;
@@ -131,7 +140,8 @@ class TypedLinearPlan {
   }
   /// Bytes of workspace that `run` needs.
   [[nodiscard]] std::size_t workspace_size() const noexcept { return plan_.workspace_size(); }
-  /// Does the work; it is done when this returns. Allocates nothing.
+  /// Does the work, on a stream of the plan's backend; on the CPU it is done when this returns.
+  /// Allocates nothing.
   Status run(const Stream& stream, Workspace workspace, const Args& args) const {
     return plan_.run(stream, workspace, operands(args));
   }
@@ -141,19 +151,19 @@ class TypedLinearPlan {
   }
 
  private:
-  explicit TypedLinearPlan(const LinearPlan& plan) : plan_(plan) {}
-  static LinearOperands operands(const Args& args) {
-    LinearOperands o{&args.input, &args.weight,   &args.weight_scales, &args.weight_zero_points,
-                     &args.bias,  &args.residual, args.output_scale,   args.output_zero_point,
-                     &args.output};
+  explicit LinearPlan(const detail::AnyLinearPlan& plan) : plan_(plan) {}
+  static detail::LinearOperands operands(const Args& args) {
+    detail::LinearOperands o{
+        &args.input, &args.weight,   &args.weight_scales, &args.weight_zero_points,
+        &args.bias,  &args.residual, args.output_scale,   args.output_zero_point,
+        &args.output};
     if constexpr (requires { args.activation_scales; }) {
       o.activation_scales = &args.activation_scales;
       o.activation_zero_points = &args.activation_zero_points;
     }
     return o;
   }
-  LinearPlan plan_;
+  detail::AnyLinearPlan plan_;
 };
 
-}  // namespace detail
 }  // namespace octavo

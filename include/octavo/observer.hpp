@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -96,6 +97,8 @@ class OCTAVO_API HistogramState {
   std::vector<std::int64_t> counts_;
 };
 
+class ObserverImpl;
+
 /// An observer is a plan: the same steps as everywhere. `State` is what it adds to.
 template <class State>
 class OCTAVO_API Observer {
@@ -114,16 +117,19 @@ class OCTAVO_API Observer {
   [[nodiscard]] std::size_t workspace_size() const noexcept;
   /// Adds a batch to the state.
   Status run(const Stream& stream, Workspace workspace, const Args& args) const;
-  [[nodiscard]] const KernelSku& sku() const noexcept { return sku_; }
+  [[nodiscard]] const KernelSku& sku() const noexcept;
   [[nodiscard]] const PrecisionGuarantee& precision_guarantee() const noexcept {
-    return sku_.guarantee;
+    return sku().guarantee;
   }
 
+  // (No move, which would leave an empty one.)
+  Observer(const Observer&) = default;
+  Observer& operator=(const Observer&) = default;
+  ~Observer() = default;
+
  private:
-  friend struct ObserverAccess;
-  Descriptor descriptor_;
-  int parts_ = 1;
-  KernelSku sku_;
+  explicit Observer(std::shared_ptr<const ObserverImpl> impl);
+  std::shared_ptr<const ObserverImpl> impl_;
 };
 
 using MinMaxObserver = Observer<MinMaxState>;

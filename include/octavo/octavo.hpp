@@ -8,6 +8,7 @@
 #include "octavo/fake_quantize.hpp"           // IWYU pragma: export
 #include "octavo/observer.hpp"                // IWYU pragma: export
 #include "octavo/packed_weight.hpp"           // IWYU pragma: export
+#include "octavo/profile.hpp"                 // IWYU pragma: export
 #include "octavo/quantize.hpp"                // IWYU pragma: export
 #include "octavo/quantized_linear.hpp"        // IWYU pragma: export
 #include "octavo/quantized_matmul.hpp"        // IWYU pragma: export

@@ -2,7 +2,7 @@
 //
 //     Result<PackedWeight> w = pack(stream, TensorRef(weights, {n, k}));
 //
-// One layout serves all CPUs, so a packed weight may be stored and loaded elsewhere.
+// One format serves all CPUs, so a packed weight may be stored and loaded elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,17 @@
 
 namespace octavo {
 
+/// How packed weights are held. A plan reads the format that it was made for, and refuses others.
+struct WeightFormat {
+  DType code = DType::s8;  ///< what a weight is held as
+  /// So many weights of a row share a scale, held with them. 0: none are held; the scales, one for
+  /// each output channel, are given to every run.
+  std::int64_t group = 0;
+  /// The arrangement, and where it lies. 1: panels of 16 output channels, in the host's memory.
+  std::uint32_t layout = 1;
+  friend bool operator==(const WeightFormat&, const WeightFormat&) = default;
+};
+
 /// Packed weights [n, k] of s8 or u8. Copies share their memory, which linear plans only read, so
 /// one may serve many threads; only PackWeightPlan writes it, and refuses to where there are
 /// copies. A default-constructed one is empty and is refused everywhere.
@@ -28,12 +39,14 @@ class OCTAVO_API PackedWeight {
 
   [[nodiscard]] std::int64_t n() const noexcept;
   [[nodiscard]] std::int64_t k() const noexcept;
-  [[nodiscard]] DType dtype() const noexcept;
+  [[nodiscard]] DType dtype() const noexcept;  ///< the format's code
+  [[nodiscard]] WeightFormat format() const noexcept;
   [[nodiscard]] bool empty() const noexcept { return impl_ == nullptr; }
   /// Bytes of what it holds: panels of weights, and the sum of each column.
   [[nodiscard]] std::size_t bytes() const noexcept;
 
-  /// A portable image, with a version and a checksum.
+  /// A portable image, with a version and a checksum. (Formats of other layouts than 1 have none:
+  /// no bytes, and `unsupported`.)
   [[nodiscard]] std::vector<std::byte> serialize() const;
   /// The same into memory of the caller's, `serialized_bytes()` of it.
   [[nodiscard]] std::size_t serialized_bytes() const noexcept;
@@ -72,10 +85,18 @@ struct PackWeightArgs {
   PackedWeight* packed = nullptr;  ///< of make_packed; has no copies
 };
 
+namespace detail {
+class PackImpl;
+}
+
 class OCTAVO_API PackWeightPlan {
  public:
   using Descriptor = PackWeightDescriptor;
   using Args = PackWeightArgs;
+
+  PackWeightPlan(const PackWeightPlan&) = default;  // (and no move, which would leave an empty one)
+  PackWeightPlan& operator=(const PackWeightPlan&) = default;
+  ~PackWeightPlan() = default;
 
   static Result<PackWeightPlan> select(const Stream& stream, const Descriptor& descriptor,
                                        const PlanPreference& preference = {});
@@ -83,15 +104,17 @@ class OCTAVO_API PackWeightPlan {
   [[nodiscard]] Result<PackedWeight> make_packed() const;
   [[nodiscard]] Status can_implement(const Args& args) const;
   [[nodiscard]] std::size_t workspace_size() const noexcept { return 0; }
+  /// On a stream of the plan's backend.
   Status run(const Stream& stream, Workspace workspace, const Args& args) const;
-  [[nodiscard]] const KernelSku& sku() const noexcept { return sku_; }
+  [[nodiscard]] const KernelSku& sku() const noexcept;
   [[nodiscard]] const PrecisionGuarantee& precision_guarantee() const noexcept {
-    return sku_.guarantee;
+    return sku().guarantee;
   }
 
  private:
-  Descriptor descriptor_;
-  KernelSku sku_;
+  friend struct PackedWeightAccess;
+  explicit PackWeightPlan(std::shared_ptr<const detail::PackImpl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const detail::PackImpl> impl_;
 };
 
 /// All of that in one call.

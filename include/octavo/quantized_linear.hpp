@@ -28,6 +28,6 @@ struct QuantizedLinearDescriptor {
   Profile profile = Profile::torch;
 };
 
-using QuantizedLinearPlan = detail::TypedLinearPlan<QuantizedLinearDescriptor, LinearArgs>;
+using QuantizedLinearPlan = LinearPlan<QuantizedLinearDescriptor, LinearArgs>;
 
 }  // namespace octavo

@@ -37,6 +37,6 @@ struct QuantizedMatmulArgs {
   TensorMut output;  ///< [rows, n]
 };
 
-using QuantizedMatmulPlan = detail::TypedLinearPlan<QuantizedMatmulDescriptor, QuantizedMatmulArgs>;
+using QuantizedMatmulPlan = LinearPlan<QuantizedMatmulDescriptor, QuantizedMatmulArgs>;
 
 }  // namespace octavo

@@ -30,6 +30,12 @@ namespace octavo {
                                                           std::span<const float> absmax,
                                                           double alpha);
 
+/// The static scale of an input whose channels have these extremes: the largest of them / 127, or 1
+/// if they are all 0; and of one whose channels are divided by as many smoothing scales.
+[[nodiscard]] float static_scale(std::span<const float> absmax);
+[[nodiscard]] Result<float> static_scale(std::span<const float> absmax,
+                                         std::span<const float> smoothing);
+
 struct SmoothArgs {
   TensorMut norm_weight;               ///< [channels]
   TensorMut norm_bias = {};            ///< [channels], or left out

@@ -25,6 +25,6 @@ struct SmoothQuantLinearDescriptor {
   Profile profile = Profile::torch;  ///< of an s8 or u8 output
 };
 
-using SmoothQuantLinearPlan = detail::TypedLinearPlan<SmoothQuantLinearDescriptor, LinearArgs>;
+using SmoothQuantLinearPlan = LinearPlan<SmoothQuantLinearDescriptor, LinearArgs>;
 
 }  // namespace octavo

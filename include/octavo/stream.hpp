@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "octavo/export.h"
+#include "octavo/result.hpp"
 
 namespace octavo {
 
@@ -51,13 +52,19 @@ struct CpuOptions {
   std::atomic<std::uint32_t>* trace = nullptr;
 };
 
+namespace detail {
+struct StreamAccess;
+}
+
 /// A place to run plans. Cheap to copy; copies share their threads. May be used from many threads
-/// at once.
+/// at once. A plan runs on any stream of the backend that it was made for, and on no other.
 class OCTAVO_API Stream {
  public:
   [[nodiscard]] static Stream cpu(const CpuOptions& options = {});
 
-  [[nodiscard]] Backend backend() const noexcept { return Backend::cpu; }
+  [[nodiscard]] Backend backend() const noexcept;
+  /// Waits until all that was run on this stream is done. On the CPU it is when `run` returns.
+  [[nodiscard]] Status synchronize() const;
   [[nodiscard]] int threads() const noexcept;
   [[nodiscard]] const CpuOptions& options() const noexcept;
 
@@ -65,6 +72,7 @@ class OCTAVO_API Stream {
   [[nodiscard]] Impl& impl() const noexcept { return *impl_; }
 
  private:
+  friend struct detail::StreamAccess;
   explicit Stream(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };

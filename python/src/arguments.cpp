@@ -1,7 +1,6 @@
 #include "arguments.hpp"
 
 #include <array>
-#include <cstdlib>
 #include <limits>
 
 namespace octavo::python {
@@ -310,18 +309,6 @@ TensorRef Numbers::ref(std::int64_t count) {
   doubles_.resize(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) doubles_[static_cast<std::size_t>(i)] = a.as_double(i);
   return {doubles_.data(), DType::f64, Shape{n}};
-}
-
-Key& Key::add(const Shape& shape) {
-  add(shape.rank());
-  for (int i = 0; i < shape.rank(); ++i) add(shape[i]);
-  return *this;
-}
-
-Key& Key::add(const Stream& stream) {
-  add(stream.options().threads).add(stream.options().cap);
-  if (const char* target = std::getenv("OCTAVO_TARGET")) bytes_.append(target);
-  return *this;
 }
 
 Workspace thread_workspace(std::size_t bytes) {

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -87,52 +86,6 @@ class Numbers {
   std::optional<Array> array_;
   std::vector<double> doubles_;
   std::vector<std::int32_t> int32s_;
-};
-
-/// What a plan is known by: the bytes of all that it was selected with.
-class Key {
- public:
-  template <class T>
-  Key& add(const T& value) {
-    static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T>);
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
-    return *this;
-  }
-  template <class T>
-  Key& add(const std::optional<T>& value) {
-    add(value.has_value());
-    return add(value.value_or(T{}));
-  }
-  Key& add(const Shape& shape);
-  /// What a selection depends on beside its descriptor.
-  Key& add(const Stream& stream);
-  [[nodiscard]] std::string_view view() const { return bytes_; }
-
- private:
-  std::string bytes_;
-};
-
-/// Plans by their keys. Used with the GIL held.
-template <class Plan>
-class Cache {
- public:
-  template <class Make>
-  std::shared_ptr<const Plan> get(const Key& key, Make&& make) {
-    const auto found = plans_.find(key.view());
-    if (found != plans_.end()) return found->second;
-    constexpr std::size_t most = 4096;
-    if (plans_.size() >= most) plans_.clear();
-    auto plan = std::make_shared<const Plan>(make());
-    plans_.emplace(key.view(), plan);
-    return plan;
-  }
-
- private:
-  struct Hash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
-  };
-  std::unordered_map<std::string, std::shared_ptr<const Plan>, Hash, std::equal_to<>> plans_;
 };
 
 /// Memory of this thread, kept from call to call.

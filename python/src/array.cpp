@@ -15,16 +15,53 @@
 namespace octavo::python {
 namespace {
 
-constexpr std::array<const char*, 15> held_names{
-    "float32", "float64", "float16", "bfloat16", "int8",  "uint8",  "",    "",
-    "int32",   "int16",   "uint16",  "uint32",   "int64", "uint64", "bool"};
-constexpr std::array<std::int64_t, 15> held_bytes{4, 8, 2, 2, 1, 1, 0, 0, 4, 2, 2, 4, 8, 8, 1};
+struct Info {
+  const char* name;
+  std::int64_t bytes;
+  std::optional<DType> dtype = std::nullopt;  // as which the library takes it
+};
+constexpr std::array<Info, held_count> infos{{{"float32", 4, DType::f32},
+                                              {"float64", 8, DType::f64},
+                                              {"float16", 2, DType::f16},
+                                              {"bfloat16", 2, DType::bf16},
+                                              {"int8", 1, DType::s8},
+                                              {"uint8", 1, DType::u8},
+                                              {"int32", 4, DType::s32},
+                                              {"int16", 2},
+                                              {"uint16", 2},
+                                              {"uint32", 4},
+                                              {"int64", 8},
+                                              {"uint64", 8},
+                                              {"bool", 1}}};
+const Info& info(Held held) { return infos[static_cast<std::size_t>(held)]; }
 
 }  // namespace
 
-const char* name(Held held) { return held_names[static_cast<std::size_t>(held)]; }
+const char* name(Held held) { return info(held).name; }
 
-std::int64_t bytes_of(Held held) { return held_bytes[static_cast<std::size_t>(held)]; }
+std::int64_t bytes_of(Held held) { return info(held).bytes; }
+
+Held held_for(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return Held::f32;
+    case DType::f64:
+      return Held::f64;
+    case DType::f16:
+      return Held::f16;
+    case DType::bf16:
+      return Held::bf16;
+    case DType::s8:
+      return Held::s8;
+    case DType::s32:
+      return Held::s32;
+    case DType::u8:
+    case DType::s4:  // two to a byte
+    case DType::u4:
+      break;
+  }
+  return Held::u8;
+}
 
 std::string class_name(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
@@ -95,7 +132,7 @@ std::int64_t Array::numel() const {
 }
 
 DType Array::dtype() const {
-  if (held <= Held::s32) return static_cast<DType>(held);
+  if (const std::optional<DType>& known = info(held).dtype) return *known;
   unsupported(argument, fmt::format("expected float32, float64, float16, bfloat16, int8, uint8 or "
                                     "int32, got {}",
                                     name(held)));
@@ -174,9 +211,15 @@ std::int64_t Array::as_integer(std::int64_t i) const {
       return read(std::uint32_t{});
     case Held::u64:
       return read(std::uint64_t{});
-    default:
+    case Held::s64:
       return read(std::int64_t{});
+    case Held::f32:  // (callers have asked whether they are integers)
+    case Held::f64:
+    case Held::f16:
+    case Held::bf16:
+      break;
   }
+  return 0;
 }
 
 double Array::as_double(std::int64_t i) const {
@@ -193,9 +236,18 @@ double Array::as_double(std::int64_t i) const {
       return to_float(read(f16{}));
     case Held::bf16:
       return to_float(read(bf16{}));
-    default:
-      return static_cast<double>(as_integer(i));
+    case Held::s8:
+    case Held::u8:
+    case Held::s32:
+    case Held::s16:
+    case Held::u16:
+    case Held::u32:
+    case Held::s64:
+    case Held::u64:
+    case Held::boolean:
+      break;
   }
+  return static_cast<double>(as_integer(i));
 }
 
 std::string to_string(const Shape& shape) {

@@ -16,22 +16,23 @@ namespace octavo::python {
 
 namespace nb = nanobind;
 
-/// What an array may hold. Those up to s32 have the numbers of DType.
+/// What an array may hold; floats come first.
 enum class Held : std::uint8_t {
-  f32 = 0,
-  f64 = 1,
-  f16 = 2,
-  bf16 = 3,
-  s8 = 4,
-  u8 = 5,
-  s32 = 8,
+  f32,
+  f64,
+  f16,
+  bf16,
+  s8,
+  u8,
+  s32,
   s16,
   u16,
   u32,
   s64,
   u64,
-  boolean,
+  boolean
 };
+inline constexpr std::size_t held_count = 13;
 
 /// Whose array it is: results are made by the same.
 enum class Maker : std::uint8_t { numpy, torch };
@@ -86,6 +87,8 @@ class Array {
 
 [[nodiscard]] const char* name(Held held);
 [[nodiscard]] std::int64_t bytes_of(Held held);
+/// What holds elements of a type: bytes for packed ones.
+[[nodiscard]] Held held_for(DType dtype);
 [[nodiscard]] std::string class_name(nb::handle object);
 /// What str() says of it; where that fails, the name of its class.
 [[nodiscard]] std::string str_of(const nb::object& object);

@@ -1,12 +1,12 @@
 // quantize, dequantize, fake_quantize and their gradients: one call behind six names.
-#include "octavo/elementwise.hpp"
 #include "functions.hpp"
+#include "plan_cache.hpp"
 
 namespace octavo::python {
 namespace {
 
 using Problem = detail::ElementwiseProblem;
-using Plan = detail::ElementwisePlan;
+using Plan = detail::AnyElementwisePlan;
 
 constexpr Renames forward_names{{"input", "x"},      {"output", "out"},
                                 {"scales", "scale"}, {"zero_points", "zero_point"},
@@ -26,19 +26,14 @@ constexpr Renames select_dequantize_names{{"input", "q"}, {"output", "dtype"}, {
                                           {"shape", "q"}, {"tokens", "q"},     {"hidden", "q"},
                                           {"rows", "q"},  {"cols", "q"}};
 
-const Plan& cached(const Stream& stream, const Problem& p, std::shared_ptr<const Plan>& hold) {
-  static auto* cache = new Cache<Plan>();
-  Key key;
-  key.add(p.op).add(p.layout).add(p.shape).add(p.axis).add(p.group_size);
-  key.add(p.element).add(p.integer).add(p.q_min).add(p.q_max).add(p.profile).add(p.scale_type);
-  key.add(stream);
-  hold = cache->get(key, [&] {
+std::shared_ptr<const Plan> cached(const Stream& stream, const Problem& p) {
+  static auto* cache = new PlanCache<Problem, Plan>();
+  return cache->get(stream, p, [&] {
     const Result<Plan> plan = Plan::select(stream, p, {});
     if (!plan)
       refuse(plan.error(), p.op == Op::dequantize ? select_dequantize_names : select_names);
     return *plan;
   });
-  return *hold;
 }
 
 // Sets the problem's sizes and the scales and zero points of its call. What these return lives in
@@ -105,8 +100,7 @@ void set_range(Problem& p, nb::handle q_min, nb::handle q_max, nb::handle profil
 
 nb::object run(const Stream& stream, const Problem& p, const detail::ElementwiseArgs& args,
                Renames names, const Output& output) {
-  std::shared_ptr<const Plan> hold;
-  const Status status = run_plan(cached(stream, p, hold), stream, args);
+  const Status status = run_plan(*cached(stream, p), stream, args);
   if (!status) refuse(status.error(), names);
   return output.object();
 }
@@ -307,11 +301,8 @@ Quantized quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::
   d.axis = g.axis;
   d.group_size = g.group_size;
   const Stream& on = parse_stream(stream);
-  static auto* cache = new Cache<DynamicRangeQuantizePlan>();
-  Key key;
-  key.add(d.shape).add(d.mode).add(d.scope).add(d.axis).add(d.group_size).add(d.input);
-  key.add(d.output).add(d.q_min).add(d.q_max).add(d.profile).add(on);
-  const auto plan = cache->get(key, [&] {
+  static auto* cache = new PlanCache<DynamicRangeQuantizeDescriptor, DynamicRangeQuantizePlan>();
+  const auto plan = cache->get(on, d, [&] {
     const auto selected = DynamicRangeQuantizePlan::select(on, d);
     if (!selected) refuse(selected.error(), select_names);
     return *selected;

@@ -6,6 +6,7 @@
 #include <exception>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "octavo/result.hpp"
@@ -38,25 +39,31 @@ class Refused : public std::exception {
 /// Names of the library's arguments, and what they are called in Python.
 using Renames = std::initializer_list<std::pair<const char*, const char*>>;
 
-/// Throws the error, with its argument called by its name in Python.
-[[noreturn]] inline void refuse(const Error& error, Renames renames) {
+inline std::string_view renamed(std::string_view name, Renames renames) {
   for (const auto& [from, to] : renames)
-    if (error.argument() == from) {
-      std::string message = error.message();
-      const std::string prefix = std::string(from) + ":";
-      if (message.compare(0, prefix.size(), prefix) == 0)
-        message = std::string(to) + message.substr(prefix.size() - 1);
-      for (const auto& [other, called] : renames) {
-        // (With the comma that follows, for "weight" is also how "weight_scales" begins.)
-        const std::string apart = fmt::format("apart from {},", other);
-        if (const std::size_t at = message.find(apart); at != std::string::npos) {
-          message.replace(at, apart.size(), fmt::format("apart from {},", called));
-          break;
-        }
-      }
-      throw Refused(Error(error.code(), to, message, error.needed(), error.got()));
+    if (name == from) return to;
+  return name;
+}
+
+/// Throws the error, with its arguments called by their names in Python. A message is "argument:
+/// sentence"; a sentence that names another argument is that of an overlap, and begins with it.
+[[noreturn]] inline void refuse(const Error& error, Renames renames) {
+  constexpr std::string_view apart = "expected memory apart from ";
+  const std::string_view argument = renamed(error.argument(), renames);
+  const std::string start = error.argument() + ": ";
+  std::string message = error.message();
+  if (message.starts_with(start)) {
+    std::string_view sentence = std::string_view(error.message()).substr(start.size());
+    message = fmt::format("{}: ", argument);
+    if (sentence.starts_with(apart)) {
+      sentence.remove_prefix(apart.size());
+      const std::string_view other = sentence.substr(0, sentence.find(','));
+      sentence.remove_prefix(other.size());
+      message.append(apart).append(renamed(other, renames));
     }
-  throw Refused(error);
+    message.append(sentence);
+  }
+  throw Refused(Error(error.code(), std::string(argument), message, error.needed(), error.got()));
 }
 
 }  // namespace octavo::python

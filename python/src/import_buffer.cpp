@@ -41,8 +41,10 @@ std::optional<Held> held_of_format(const char* format, std::int64_t bytes) {
           return is_signed ? Held::s16 : Held::u16;
         case 4:
           return is_signed ? Held::s32 : Held::u32;
-        default:
+        case 8:
           return is_signed ? Held::s64 : Held::u64;
+        default:
+          return std::nullopt;
       }
     default:
       return std::nullopt;

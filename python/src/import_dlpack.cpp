@@ -147,9 +147,8 @@ void Array::from_dlpack(bool writes) {
   }
   shape = Shape(std::span<const std::int64_t>(t.shape, static_cast<std::size_t>(t.ndim)));
   check_sizes();  // (before strides are made of them)
-  const DType any = bytes_of(held) == 1 ? DType::s8 : DType::f32;
   strides = t.strides == nullptr
-                ? contiguous_strides(shape, any)
+                ? contiguous_strides(shape, DType::s8)  // (of any type that is not packed)
                 : Shape(std::span<const std::int64_t>(t.strides, static_cast<std::size_t>(t.ndim)));
 }
 

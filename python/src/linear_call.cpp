@@ -2,11 +2,13 @@
 
 #include <bit>
 
+#include "plan_cache.hpp"
+
 namespace octavo::python {
 namespace {
 
 using Problem = detail::LinearProblem;
-using Plan = detail::LinearPlan;
+using Plan = detail::AnyLinearPlan;
 
 // The library's names of the arguments; `x` is what the call names its input.
 void refuse_linear(const Error& error, const char* x, bool selecting) {
@@ -25,13 +27,8 @@ void refuse_linear(const Error& error, const char* x, bool selecting) {
 }
 
 std::shared_ptr<const Plan> cached(const Stream& stream, const Problem& p, const char* x) {
-  static auto* cache = new Cache<Plan>();
-  Key key;
-  key.add(p.op).add(p.m).add(p.n).add(p.k).add(p.activation).add(p.quantized).add(p.weight);
-  key.add(p.output).add(p.mode).add(p.activation_zero_points).add(p.weight_zero_points);
-  key.add(p.packed_weight).add(p.epilogue).add(p.profile).add(p.act_scale).add(p.act_zero_point);
-  key.add(stream);
-  return cache->get(key, [&] {
+  static auto* cache = new PlanCache<Problem, Plan>();
+  return cache->get(stream, p, [&] {
     const Result<Plan> plan = Plan::select(stream, p, {});
     if (!plan) refuse_linear(plan.error(), x, true);
     return *plan;

@@ -5,10 +5,9 @@
 #include <cstring>
 
 #include "functions.hpp"
+#include "octavo/pattern.hpp"
 #include "octavo/smooth.hpp"
 #include "octavo/statistics.hpp"
-#include "offline/pattern.hpp"
-#include "offline/slab.hpp"
 
 namespace octavo::python {
 namespace {
@@ -102,11 +101,10 @@ nb::object scales(nb::handle weights, nb::handle absmax, nb::handle alpha) {
 // The scale of a static layer's input; `smoothing` is None, or what divides its channels.
 double static_scale_of(nb::handle absmax, nb::handle smoothing) {
   const std::vector<float> a = floats_of(absmax, "absmax");
-  std::vector<float> s;
-  if (!smoothing.is_none()) s = floats_of(smoothing, "smoothing");
-  if (!smoothing.is_none() && s.size() != a.size())
-    invalid("smoothing", fmt::format("expected {} numbers, got {}", a.size(), s.size()));
-  return double{offline::static_scale(a, s)};
+  if (smoothing.is_none()) return double{static_scale(a)};
+  const auto scale = static_scale(a, floats_of(smoothing, "smoothing"));
+  if (!scale) throw Refused(scale.error());
+  return double{*scale};
 }
 
 void apply(nb::handle norm_weight, nb::handle norm_bias, nb::handle weights, nb::handle s) {
@@ -208,10 +206,10 @@ void define_offline(nb::module_& m) {
       .def("__repr__", [](const Statistics& self) {
         return fmt::format("Statistics({} layers)", self.names().size());
       });
-  nb::class_<offline::Pattern>(m, "Pattern")
+  nb::class_<Pattern>(m, "Pattern")
       .def(
           "matches",
-          [](const offline::Pattern& self, nb::handle name) {
+          [](const Pattern& self, nb::handle name) {
             const std::string_view text = text_of(name);  // (a NUL is a character like others)
             return self.matches(text.empty() ? parse_text(name, "model") : std::string(text));
           },
@@ -219,7 +217,7 @@ void define_offline(nb::module_& m) {
   m.def(
       "pattern",
       [](nb::handle text) {
-        auto parsed = offline::Pattern::parse("ignore", parse_text(text, "ignore"));
+        auto parsed = Pattern::parse("ignore", parse_text(text, "ignore"));
         if (!parsed) throw Refused(parsed.error());
         return *std::move(parsed);
       },

@@ -21,7 +21,7 @@ nb::handle numpy_empty() {
 }
 
 nb::handle numpy_dtype(Held held, const char* asked_by) {
-  static std::array<PyObject*, 15> all{};
+  static std::array<PyObject*, held_count> all{};
   PyObject*& dtype = all[static_cast<std::size_t>(held)];
   if (dtype == nullptr) {
     if (held == Held::bf16) {
@@ -58,7 +58,7 @@ Shape stored_shape(const Shape& shape, DType dtype) {
 Array Array::make(Maker maker, const Shape& shape, DType dtype, const char* asked_by) {
   Array made;
   made.shape = stored_shape(shape, dtype);
-  made.held = is_packed(dtype) ? Held::u8 : static_cast<Held>(dtype);
+  made.held = held_for(dtype);
   const nb::object sizes = tuple_of(made.shape);
   if (maker == Maker::numpy)
     return Array(numpy_empty()(sizes, numpy_dtype(made.held, asked_by)), "out", true);

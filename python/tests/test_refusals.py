@@ -307,6 +307,24 @@ def test_out_over_numbers_that_are_not(argument):
                       out=np.lib.stride_tricks.as_strided(numbers, (2, 4), (0, 4)))  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "argument", ["x, or exactly the same", "scale, got", "zero_point, got", "dy, or exactly"]
+)
+def test_out_over_arguments_that_have_another_name_in_the_library(argument):
+    memory = np.ones(12, np.float32)
+    given = {"x": F, "dy": F, "scale": np.ones(4, np.float32), "zero_point": np.ones(4, np.int32)}
+    name = argument.partition(",")[0]
+    over = memory[1:9].reshape(2, 4) if name in ("x", "dy") else memory[:4]
+    given[name] = over.view(given[name].dtype)
+    function = octavo.fake_quantize_backward
+    if name != "dy":
+        del given["dy"]
+        function = octavo.fake_quantize
+    with pytest.raises(octavo.Error, match=f"^out: expected memory apart from {argument}") as e:
+        function(**given, axis=1, out=memory[:8].reshape(2, 4))
+    assert e.value.argument == "out"
+
+
 def test_a_trace_is_refused():
     """It would hold the making of the output, and not what is written into it."""
     with pytest.raises(octavo.Error, match="torch.jit.trace"):

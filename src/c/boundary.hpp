@@ -18,9 +18,9 @@ extern template class octavo::Observer<octavo::HistogramState>;
 
 /// Any plan; there is one class for each family.
 struct octavo_plan {
-  using Any = std::variant<octavo::detail::ElementwisePlan, octavo::DynamicRangeQuantizePlan,
+  using Any = std::variant<octavo::detail::AnyElementwisePlan, octavo::DynamicRangeQuantizePlan,
                            octavo::MinMaxObserver, octavo::HistogramObserver,
-                           octavo::PackWeightPlan, octavo::detail::LinearPlan>;
+                           octavo::PackWeightPlan, octavo::detail::AnyLinearPlan>;
   Any plan;
   std::string sku;
 };

@@ -210,6 +210,7 @@ TEST(CInfo, IsThatOfCxx) {
   EXPECT_EQ(octavo_f32_to_f16(-2.0F), 0xC000);
   EXPECT_EQ(octavo_f32_to_bf16(-2.0F), 0xC000);
   EXPECT_EQ(octavo_stream_threads(c_stream(3).get()), 3);
+  EXPECT_EQ(octavo_stream_synchronize(c_stream(3).get()), OCTAVO_OK);
 }
 
 TEST(CPreference, IsHeeded) {

@@ -6,7 +6,6 @@
 
 #include "c/boundary.hpp"
 #include "core/workspace.hpp"
-#include "ops/elementwise/plan.hpp"
 
 namespace octavo::c {
 namespace {
@@ -153,6 +152,15 @@ octavo_status octavo_stream_create(const octavo_stream_options* options, octavo_
     return octavo::c::give(octavo_stream{octavo::Stream::cpu(cpu)}, out);
   });
 }
+octavo_status octavo_stream_synchronize(const octavo_stream* stream) {
+  return guarded([&]() -> Status {
+    Reader reader;
+    const octavo::Stream* on = reader.stream(stream);
+    if (!reader.ok()) return reader.error();
+    return on->synchronize();
+  });
+}
+
 int32_t octavo_stream_threads(const octavo_stream* stream) {
   return stream == nullptr ? 0 : stream->stream.threads();
 }
@@ -179,8 +187,8 @@ size_t octavo_plan_workspace_size(const octavo_plan* plan) {
 }
 int64_t octavo_plan_slices(const octavo_plan* plan) {
   if (plan == nullptr) return 0;
-  if (const auto* p = std::get_if<octavo::detail::ElementwisePlan>(&plan->plan))
-    return octavo::detail::slices_of(*p);
+  if (const auto* p = std::get_if<octavo::detail::AnyElementwisePlan>(&plan->plan))
+    return p->slices();
   if (const auto* p = std::get_if<octavo::DynamicRangeQuantizePlan>(&plan->plan))
     return p->slices();
   return 0;

@@ -2,13 +2,13 @@
 #include "octavo/elementwise.hpp"
 #include "c/boundary.hpp"
 #include "octavo/fake_quantize.hpp"
-#include "ops/elementwise/plan.hpp"
+#include "ops/runs/problem.hpp"
 
 namespace octavo::c {
 namespace {
 
+using detail::AnyElementwisePlan;
 using detail::ElementwiseArgs;
-using detail::ElementwisePlan;
 using detail::ElementwiseProblem;
 using detail::invalid;
 
@@ -76,7 +76,7 @@ ElementwiseProblem problem_of(Reader& reader, const octavo_elementwise_desc* des
 // Arguments as C++ wants them. They point into this object.
 class Arguments {
  public:
-  using Plan = ElementwisePlan;
+  using Plan = AnyElementwisePlan;
   static constexpr const char* select = "octavo_elementwise_select";
 
   Arguments(Reader& reader, const Plan& plan, const octavo_elementwise_args* given) {
@@ -138,7 +138,7 @@ octavo_status octavo_elementwise_select(const octavo_stream* stream,
                                         const octavo_elementwise_desc* desc,
                                         const octavo_preference* preference, octavo_plan** out) {
   return c::guarded([&] {
-    return c::select<c::ElementwisePlan>(
+    return c::select<c::AnyElementwisePlan>(
         stream, preference, out, [&](c::Reader& reader) { return c::problem_of(reader, desc); });
   });
 }

@@ -9,7 +9,7 @@
 namespace octavo::c {
 namespace {
 
-using detail::LinearPlan;
+using detail::AnyLinearPlan;
 using detail::LinearProblem;
 
 // What the three descriptors have in common, and then the problem of this one.
@@ -61,7 +61,7 @@ LinearProblem problem_of(Reader& reader, const octavo_linear_desc* desc) {
 // Operands as C++ wants them. They point into this object.
 class Arguments {
  public:
-  using Plan = LinearPlan;
+  using Plan = AnyLinearPlan;
   static constexpr const char* select = "octavo_linear_select";
 
   Arguments(Reader& reader, const Plan& plan, const octavo_linear_args* given) {
@@ -123,8 +123,8 @@ namespace c = octavo::c;
 octavo_status octavo_linear_select(const octavo_stream* stream, const octavo_linear_desc* desc,
                                    const octavo_preference* preference, octavo_plan** out) {
   return c::guarded([&] {
-    return c::select<c::LinearPlan>(stream, preference, out,
-                                    [&](c::Reader& reader) { return c::problem_of(reader, desc); });
+    return c::select<c::AnyLinearPlan>(
+        stream, preference, out, [&](c::Reader& reader) { return c::problem_of(reader, desc); });
   });
 }
 octavo_status octavo_linear_can_implement(const octavo_plan* plan, const octavo_linear_args* args) {

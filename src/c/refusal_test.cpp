@@ -64,6 +64,7 @@ TEST(CNull, IsRefusedEverywhere) {
   EXPECT_EQ(octavo_plan_workspace_size(nullptr), 0U);
   EXPECT_EQ(octavo_plan_slices(nullptr), 0);
   EXPECT_EQ(octavo_stream_threads(nullptr), 0);
+  EXPECT_EQ(octavo_stream_synchronize(nullptr), OCTAVO_INVALID_PROBLEM);
   EXPECT_EQ(octavo_observer_state_slices(nullptr), 0);
   EXPECT_EQ(octavo_observer_state_bins(nullptr), 0);
   octavo_stream_destroy(nullptr);

@@ -23,6 +23,13 @@ inline Error unsupported(const char* argument, const std::string& text) {
   return {ErrorCode::unsupported, argument, fmt::format("{}: {}", argument, text)};
 }
 
+/// A type that is in a family's list (numerics/types.hpp).
+template <class List>
+Status check_type(const char* argument, DType type) {
+  if (List::has(type)) return {};
+  return unsupported(argument, fmt::format("expected {}, got {}", List::words(), name(type)));
+}
+
 /// The product of the sizes; an error for a rank above 8, a negative size or a product (in bytes of
 /// up to 8 per element) beyond int64.
 Result<std::int64_t> count_elements(const char* argument, const Shape& shape);
@@ -55,6 +62,12 @@ Status check_workspace(const Workspace& workspace, std::size_t needed,
 /// The workspace that a plan needs, against what its caller allows; `what_for` says what it holds.
 Status check_max_workspace(const PlanPreference& preference, std::size_t needed,
                            const char* what_for);
+
+/// That a plan runs on a stream of the backend that it was made for.
+Error wrong_stream(const Stream& stream, Backend backend);
+inline Status check_stream(const Stream& stream, Backend backend) {
+  return stream.backend() == backend ? Status() : Status(wrong_stream(stream, backend));
+}
 
 /// Whether both views have the same strides wherever it matters.
 bool same_strides(const TensorRef& a, const TensorRef& b);

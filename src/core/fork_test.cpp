@@ -5,9 +5,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/testing_fork.hpp"
 #include "octavo/octavo.hpp"
-#include "ops/elementwise/testing_threads.hpp"
+#include "testing/fork.hpp"
+#include "testing/threads.hpp"
 
 namespace octavo {
 namespace {

@@ -1,4 +1,4 @@
-#include "octavo/stream.hpp"
+#include "core/stream.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -57,25 +57,29 @@ Arena make_arena(int threads) {
 }  // namespace
 #endif
 
-struct Stream::Impl {
-  explicit Impl(const CpuOptions& o)
-      : options(o),
-        threads(o.threads > 0 ? o.threads
-                              : static_cast<int>(std::max(1U, std::thread::hardware_concurrency())))
+namespace {
+
+struct CpuStream : Stream::Impl {
+  explicit CpuStream(const CpuOptions& o) : Impl(Backend::cpu) {
+    options = o;
+    threads = o.threads > 0 ? o.threads
+                            : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 #if !defined(OCTAVO_STD_THREADS)
-        ,
-        arena(make_arena(threads))
+    arena = make_arena(threads);
 #endif
-  {
   }
-  CpuOptions options;
-  int threads;
 #if !defined(OCTAVO_STD_THREADS)
   Arena arena;
 #endif
 };
 
-Stream Stream::cpu(const CpuOptions& options) { return Stream(std::make_shared<Impl>(options)); }
+}  // namespace
+
+Stream Stream::cpu(const CpuOptions& options) {
+  return Stream(std::make_shared<CpuStream>(options));
+}
+Backend Stream::backend() const noexcept { return impl_->backend; }
+Status Stream::synchronize() const { return impl_->synchronize(); }
 int Stream::threads() const noexcept { return impl_->threads; }
 const CpuOptions& Stream::options() const noexcept { return impl_->options; }
 
@@ -112,8 +116,10 @@ void parallel(const Stream& stream, int parts, PartFunction fn) {
     return;
   }
   mark_children();
-  stream.impl().arena->execute(
-      [&] { tbb::parallel_for(0, parts, run, tbb::static_partitioner{}); });
+  // (Only implementations for the CPU come here.)
+  static_cast<CpuStream&>(stream.impl()).arena->execute([&] {
+    tbb::parallel_for(0, parts, run, tbb::static_partitioner{});
+  });
 #endif
 }
 

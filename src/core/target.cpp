@@ -7,6 +7,8 @@
 #include <string>
 
 #include "core/check.hpp"
+#include "core/choose.hpp"
+#include "core/stream.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -138,7 +140,15 @@ std::vector<Target> available_targets() {
 
 bool is_available(Target target) noexcept { return (detected() & bit(target)) != 0; }
 
-std::string_view name(Backend backend) noexcept { return backend == Backend::cpu ? "cpu" : "cuda"; }
+std::string_view name(Backend backend) noexcept {
+  switch (backend) {
+    case Backend::cpu:
+      return "cpu";
+    case Backend::cuda:
+      return "cuda";
+  }
+  return backend == detail::test_backend ? "test" : "unknown";
+}
 
 namespace detail {
 
@@ -159,13 +169,30 @@ bool may_run([[maybe_unused]] Target target) {
   return true;
 }
 
-Result<std::uint32_t> allowed_targets(const Stream& stream, const PlanPreference& preference) {
+std::string_view name(const Place& place) noexcept {
+  return place.backend == Backend::cpu ? name(place.target) : name(place.backend);
+}
+
+Error no_implementation(const Allowed& allowed, const std::string& reasons) {
+  return unsupported("backend",
+                     fmt::format("expected an implementation on {}, got none{}{}",
+                                 name(allowed.backend), reasons.empty() ? "" : ": ", reasons));
+}
+
+Error wrong_stream(const Stream& stream, Backend backend) {
+  return unsupported("stream", fmt::format("expected a stream of {}, as the plan was made for, got "
+                                           "one of {}",
+                                           name(backend), name(stream.backend())));
+}
+
+Result<Allowed> allowed_places(const Stream& stream, const PlanPreference& preference) {
   if (stream.options().threads < 0)
     return invalid("threads",
                    fmt::format("expected 0 (all) or more, got {}", stream.options().threads));
   if (preference.backend && *preference.backend != stream.backend())
     return unsupported("backend", fmt::format("expected {}, the stream's, got {}",
                                               name(stream.backend()), name(*preference.backend)));
+  if (stream.backend() != Backend::cpu) return Allowed{stream.backend(), 0, stream.threads()};
   std::uint32_t allowed = detected();
   const auto apply = [&](const char* argument, Target cap) -> Status {
     if (static_cast<int>(cap) >= target_count || !is_available(cap))
@@ -188,7 +215,7 @@ Result<std::uint32_t> allowed_targets(const Stream& stream, const PlanPreference
                                list_available(), wanted));
     if (Status s = apply("OCTAVO_TARGET", *target); !s) return s.error();
   }
-  return allowed;
+  return Allowed{Backend::cpu, allowed, stream.threads()};
 }
 
 }  // namespace detail

@@ -1,25 +1,28 @@
 // Choosing a target at run time.
 #pragma once
 
-#include <array>
+#include <cstdint>
 
 #include "octavo/result.hpp"
 #include "octavo/stream.hpp"
 
 namespace octavo::detail {
 
-// Best first, the reference last.
-inline constexpr std::array target_order = {
-#if defined(__x86_64__)
-    Target::amx,   Target::avx512vnni, Target::avx512, Target::avxvnni, Target::avx2,
-#else
-    Target::sve, Target::i8mm, Target::dotprod, Target::neon,
-#endif
-    Target::scalar};
+// Where a plan may run.
+struct Allowed {
+  Backend backend = Backend::cpu;
+  std::uint32_t targets = 1;  // of the CPU: a set of bits 1 << int(target) that it has
+  int threads = 1;            // of the stream
 
-// What `stream`, `preference` and OCTAVO_TARGET allow together, as a set of bits 1 << int(target)
-// that this CPU has; or why one of them cannot be honoured (threads, backend, target).
-Result<std::uint32_t> allowed_targets(const Stream& stream, const PlanPreference& preference);
+  [[nodiscard]] bool has(Backend where, Target target) const {
+    return where == backend &&
+           (backend != Backend::cpu || (targets >> static_cast<unsigned>(target) & 1U) != 0);
+  }
+};
+
+// What `stream`, `preference` and OCTAVO_TARGET allow together; or why one of them cannot be
+// honoured (threads, backend, target).
+Result<Allowed> allowed_places(const Stream& stream, const PlanPreference& preference);
 
 // Whether the system lets this process run an available target. Tiles must be asked for, once, and
 // that grows the state saved by signals: only a plan that would use them does it.
@@ -32,13 +35,5 @@ struct Pretence {
   bool (*ask_for_tiles)() = nullptr;
 };
 void pretend(const Pretence& made_up);
-
-// The best of those that `has` kernels.
-template <class F>
-Target best_target(std::uint32_t allowed, F has) {
-  for (const Target target : target_order)
-    if ((allowed >> static_cast<unsigned>(target) & 1U) != 0 && has(target)) return target;
-  return Target::scalar;
-}
 
 }  // namespace octavo::detail

@@ -16,7 +16,7 @@
 #include <type_traits>
 
 #include "octavo/dtype.hpp"
-#include "octavo/sku.hpp"
+#include "octavo/profile.hpp"
 
 namespace octavo::numerics {
 

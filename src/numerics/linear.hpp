@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "numerics/affine.hpp"
 #include "numerics/half.hpp"
@@ -21,17 +22,19 @@ constexpr std::int64_t max_exact_k(bool wide_activations, bool wide_weights) {
   return INT32_MAX / (a * w);
 }
 
-/// `bias` is null where there is none.
-template <class C, class Sum>
-C scaled_sum(Sum sum, C activation_scale, C weight_scale, const C* bias) {
-  const C scale = activation_scale * weight_scale;
-  return bias == nullptr ? static_cast<C>(sum) * scale
-                         : std::fma(static_cast<C>(sum), scale, *bias);
-}
-
 template <class C>
 C relu(C y) {
   return y < 0 ? C(0) : y;
+}
+
+/// y from an exact sum, before it is stored. `bias` and `residual` are null where there is none.
+template <class C, class Sum>
+C finished_sum(Sum sum, C activation_scale, C weight_scale, const C* bias, const C* residual,
+               bool has_relu) {
+  const C scale = activation_scale * weight_scale;
+  C y = bias == nullptr ? static_cast<C>(sum) * scale : std::fma(static_cast<C>(sum), scale, *bias);
+  if (residual != nullptr) y = y + *residual;
+  return has_relu ? relu(y) : y;
 }
 
 /// A double rounded to odd: rounding the result once more, to fewer bits, is as good as rounding

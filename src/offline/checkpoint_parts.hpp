@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "octavo/checkpoint.hpp"
-#include "offline/pattern.hpp"
+#include "octavo/pattern.hpp"
 
 namespace octavo::offline {
 
@@ -33,6 +33,12 @@ struct LinearWeights {
   double elements = 0;
 };
 LinearWeights linear_weights(const Checkpoint& checkpoint);
+
+/// A layer that will be quantized, by its name (layers are sorted by it); null if it stays float.
+const PlannedLayer* find_layer(const QuantizePlan& plan, std::string_view name);
+
+/// Layers that read the same input as this one, itself included.
+std::vector<std::string> input_sharers(const QuantizePlan& plan, const PlannedLayer& planned);
 
 /// Refuses a result that the loader of the options does not take; notes what only that one takes.
 Status check_loaders(QuantizePlan& plan);

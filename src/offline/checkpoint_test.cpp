@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "offline/testing_quantized.hpp"
-#include "ops/elementwise/testing_threads.hpp"
+#include "testing/threads.hpp"
 
 namespace octavo {
 namespace {

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 
-#include "numerics/half.hpp"
+#include "numerics/types.hpp"
 #include "octavo/dtype.hpp"
 
 namespace octavo::offline {
@@ -31,15 +32,17 @@ T narrow(Compute<T> x) {
 /// Calls body.operator()<T>() with the C++ type of a float DType.
 template <class F>
 auto with_float_type(DType type, const F& body) {
-  switch (type) {
-    case DType::f64:
-      return body.template operator()<double>();
-    case DType::f16:
-      return body.template operator()<f16>();
-    case DType::bf16:
-      return body.template operator()<bf16>();
-    default:
-      return body.template operator()<float>();
+  using R = decltype(body.template operator()<float>());
+  const auto typed = [&body]<DType t>() {
+    return body.template operator()<typename numerics::Type<t>::Storage>();
+  };
+  if constexpr (std::is_void_v<R>) {
+    numerics::with_type(numerics::FloatTypes(), type, typed);
+  } else {
+    std::optional<R> result;
+    numerics::with_type(numerics::FloatTypes(), type,
+                        [&]<DType t>() { result = typed.template operator()<t>(); });
+    return *std::move(result);
   }
 }
 

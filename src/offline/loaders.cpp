@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <set>
 
+#include "core/check.hpp"
 #include "offline/checkpoint_parts.hpp"
 
 namespace octavo::offline {
-namespace {
 
-Error refuse(const char* argument, const std::string& text) {
-  return {ErrorCode::unsupported, argument, fmt::format("{}: {}", argument, text)};
-}
+using detail::unsupported;
+
+namespace {
 
 std::string_view name(Loader loader) { return loader == Loader::vllm ? "vLLM" : "transformers"; }
 
@@ -24,8 +24,8 @@ Status taken_by(Loader loader, QuantizePlan& plan, const std::string& why) {
     plan.notes.push_back(fmt::format("{} alone loads this: {}", name(loader), why));
     return {};
   }
-  return refuse("loader",
-                fmt::format("expected a result that {}, got one that {} alone loads: {}; or write "
+  return unsupported(
+      "loader", fmt::format("expected a result that {}, got one that {} alone loads: {}; or write "
                             "it for {} alone: --loader {}",
                             plan.options.loader == Loader::both
                                 ? "both vLLM and transformers load"
@@ -62,13 +62,13 @@ Status check_experts(QuantizePlan& plan) {
     if (experts.empty() || !kept.is_linear) continue;
     any_float = true;
     if (quantized.contains(experts))
-      return refuse("ignore",
-                    fmt::format("expected all of {}* to be treated alike, for they run as "
-                                "one, got {} float ({}) and others quantized",
-                                experts, parent(kept.name), kept.reason));
+      return unsupported("ignore",
+                         fmt::format("expected all of {}* to be treated alike, for they run as "
+                                     "one, got {} float ({}) and others quantized",
+                                     experts, parent(kept.name), kept.reason));
   }
   if (!quantized.empty() && scheme == Scheme::w8a8_static)
-    return refuse(
+    return unsupported(
         "scheme",
         fmt::format("expected w8a8-dynamic or w4a16-group for experts, got w8a8-static for "
                     "{}*, which nothing loads: vLLM finds the scales of their inputs while "
@@ -93,7 +93,7 @@ Status check_loaders(QuantizePlan& plan) {
   if (const LinearLayer* conv1d =
           first_layer(plan, [](const LinearLayer& layer) { return layer.transposed; })) {
     if (architecture != "gpt2")
-      return refuse(
+      return unsupported(
           "checkpoint",
           fmt::format("expected layers that vLLM or transformers loads, got {}, a Conv1D "
                       "with weights [in, out]: transformers loads nn.Linear alone, and "

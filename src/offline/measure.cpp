@@ -61,23 +61,24 @@ Status dequantize(const Stream& stream, const QuantizedSlab& slab, std::vector<D
 
 }  // namespace
 
-Probe make_probe(const LinearLayer& layer, const ConfigScheme& config, std::vector<float> smoothing,
-                 double input_scale, const LayerStatistics* statistics) {
+Probe make_probe(ProbeArgs args) {
+  const LinearLayer& layer = args.layer;
+  const LayerStatistics* const statistics = args.statistics;
   Probe probe;
   probe.layer.name = layer.name;
   probe.layer.n = layer.n;
   probe.layer.k = layer.k;
-  probe.layer.scheme = config.scheme;
-  probe.layer.group_size = config.group_size;
-  probe.layer.smoothed = !smoothing.empty();
-  probe.smoothing = std::move(smoothing);
+  probe.layer.scheme = args.scheme;
+  probe.layer.group_size = args.group_size;
+  probe.layer.smoothed = !args.smoothing.empty();
+  probe.smoothing = std::move(args.smoothing);
   if (statistics == nullptr || statistics->sample_count() == 0 || statistics->channels() != layer.k)
     return probe;
   const detail::FpEnvironment environment;
   probe.layer.rows = statistics->sample_count();
-  probe.plain = {statistics->sample_count(), layer.k, statistics->sample(), config.scheme, 1.0};
+  probe.plain = {statistics->sample_count(), layer.k, statistics->sample(), args.scheme, 1.0};
   probe.quantized = probe.plain;
-  probe.quantized.scale = input_scale;
+  probe.quantized.scale = args.input_scale;
   for (std::size_t i = 0; i < probe.quantized.values.size() && probe.layer.smoothed; ++i)
     probe.quantized.values[i] /= probe.smoothing[i % probe.smoothing.size()];
   return probe;

@@ -19,9 +19,15 @@ struct Probe {
   Activations plain, quantized;  // sampled rows as the float layer and the quantized one meet them
 };
 
-/// `statistics` may be null. `input_scale` is that of static activations.
-Probe make_probe(const LinearLayer& layer, const ConfigScheme& config, std::vector<float> smoothing,
-                 double input_scale, const LayerStatistics* statistics);
+struct ProbeArgs {
+  const LinearLayer& layer;
+  Scheme scheme = Scheme::w8a8_dynamic;
+  std::int64_t group_size = 0;
+  std::vector<float> smoothing = {};
+  double input_scale = 1.0;                     // of static activations
+  const LayerStatistics* statistics = nullptr;  // of the layer, if there are any
+};
+Probe make_probe(ProbeArgs args);
 
 struct ErrorSums {
   double signal = 0, noise = 0, product = 0, energy = 0, max_abs = 0;

@@ -1,13 +1,7 @@
 #include "offline/output.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "offline/checkpoint_parts.hpp"
-#include "offline/files.hpp"
-#include "offline/slab.hpp"
-#include "offline/smooth_parts.hpp"
+#include "offline/packed_rows.hpp"
 
 namespace octavo::offline {
 namespace {
@@ -29,7 +23,7 @@ void add_layer(const QuantizePlan& plan, const PlannedLayer& planned, const Stor
                    0});
   };
   if (plan.options.scheme == Scheme::w4a16_group) {
-    add(".weight_packed", StoredType::I32, {n, (k + 7) / 8}, true);
+    add(".weight_packed", StoredType::I32, {n, unsigned_size(packed_words(l.k))}, true);
     add(".weight_scale", scale_type, {n, k / unsigned_size(plan.group_size)}, false);
     add(".weight_shape", StoredType::I64, {2}, false);
     return;
@@ -39,11 +33,28 @@ void add_layer(const QuantizePlan& plan, const PlannedLayer& planned, const Stor
   if (plan.options.scheme == Scheme::w8a8_static) add(".input_scale", StoredType::F32, {1}, false);
 }
 
+// The layer whose weight a tensor is; null if it is not to be quantized.
+const PlannedLayer* planned_for(const QuantizePlan& plan, const StoredTensor& t) {
+  return t.name.ends_with(".weight") ? find_layer(plan, parent(t.name)) : nullptr;
+}
+
 }  // namespace
 
+std::uint64_t output_bytes(const QuantizePlan& plan) {
+  std::uint64_t bytes = 0;
+  std::vector<OutputTensor> stored;
+  for (const SafetensorsFile& file : plan.checkpoint->tensors().files())
+    for (const StoredTensor& t : file.tensors()) {
+      const PlannedLayer* layer = planned_for(plan, t);
+      stored.clear();
+      if (layer != nullptr) add_layer(plan, *layer, t, stored);
+      for (const OutputTensor& tensor : stored) bytes += tensor.bytes();
+      if (layer == nullptr) bytes += t.size();  // whether it is smoothed or not
+    }
+  return bytes;
+}
+
 OutputIndex::OutputIndex(const QuantizePlan& plan) : plan_(plan) {
-  for (const PlannedLayer& planned : plan.layers)
-    layers_.emplace(planned.layer.name + ".weight", &planned);
   for (std::size_t i = 0; i < plan.pairs.size(); ++i) {
     const SmoothingPair& names = plan.pairs[i].names;
     smoothed_.emplace(names.norm + ".weight", Smoothed{OutputTensor::Kind::norm, i});
@@ -57,8 +68,8 @@ std::vector<OutputTensor> OutputIndex::tensors_of(const SafetensorsFile& file) c
   std::vector<OutputTensor> out;
   out.reserve(file.tensors().size());
   for (const StoredTensor& t : file.tensors()) {
-    if (const auto layer = layers_.find(t.name); layer != layers_.end()) {
-      add_layer(plan_, *layer->second, t, out);
+    if (const PlannedLayer* layer = planned_for(plan_, t)) {
+      add_layer(plan_, *layer, t, out);
       continue;
     }
     OutputTensor tensor{{t.name, t.type, t.shape}, OutputTensor::Kind::copy, &t, nullptr, 0};
@@ -69,110 +80,6 @@ std::vector<OutputTensor> OutputIndex::tensors_of(const SafetensorsFile& file) c
     out.push_back(std::move(tensor));
   }
   return out;
-}
-
-namespace {
-
-// The rows of the first layer of a pair that has some.
-TensorRef sampled_rows(const QuantizePlan& plan, const PlannedPair& pair,
-                       std::vector<float>& storage) {
-  for (const std::string& linear : pair.names.linears) {
-    const LayerStatistics* s = plan.options.statistics->find(linear);
-    if (s == nullptr || s->sample_count() == 0) continue;
-    storage = s->sample();
-    return {storage, {s->sample_count(), s->channels()}};
-  }
-  return {};
-}
-
-Status resolve_pair(const Stream& stream, const QuantizePlan& plan, const PlannedPair& pair,
-                    ResolvedScales& out) {
-  std::vector<TensorRef> weights;
-  std::vector<const SafetensorsFile*> files;
-  const SafetensorsSet& tensors = plan.checkpoint->tensors();
-  for (const std::string& name : pair.names.linears) {
-    const auto entry = tensors.find(name + ".weight");
-    const LinearLayer* layer = plan.checkpoint->layer(name);
-    files.push_back(entry.file);
-    weights.push_back(matrix_view(*entry.file, *entry.tensor, *dtype_of_stored(entry.tensor->type),
-                                  layer != nullptr && layer->transposed));
-  }
-  const auto k = static_cast<std::int64_t>(pair.absmax.size());
-  double alpha = pair.alpha.value_or(0.0);
-  double error = 0;
-  if (!pair.alpha) {
-    std::vector<float> storage;
-    // Only layers that are quantized lose something.
-    std::vector<TensorRef> measured;
-    for (const std::string& name : pair.names.linears)
-      if (const PlannedLayer* planned = find_layer(plan, name))
-        measured.push_back(weight_view(tensors, planned->layer));
-    const auto found = search_alpha_of(stream,
-                                       {.weights = measured,
-                                        .absmax = pair.absmax,
-                                        .rows = sampled_rows(plan, pair, storage),
-                                        .scheme = plan.options.scheme,
-                                        .group_size = plan.group_size},
-                                       weights);
-    if (!found) return found.error();
-    alpha = found->alpha;
-    error = found->error;
-  }
-  const auto most = column_absmax(stream, weights, k);
-  if (!most) return most.error();
-  std::vector<float> scales = scales_from(*most, pair.absmax, alpha);
-  for (std::size_t i = 0; i < weights.size(); ++i)
-    for (std::size_t j = 0; j < scales.size(); ++j)
-      if (column_overflows(weights[i].dtype, (*most)[j], scales[j]))
-        return bad_tensor(files[i]->path(), pair.names.linears[i] + ".weight",
-                          fmt::format("channel {} would overflow {} when it is smoothed; take "
-                                      "another alpha",
-                                      j, name(weights[i].dtype)));
-  out.smoothing.push_back(std::move(scales));
-  out.alphas.push_back(alpha);
-  out.errors.push_back(error);
-  return {};
-}
-
-}  // namespace
-
-Result<ResolvedScales> resolve_scales(const Stream& stream, const QuantizePlan& plan,
-                                      const ProgressCallback& progress) {
-  return guarded("pairs", [&]() -> Result<ResolvedScales> {
-    ResolvedScales out;
-    for (std::size_t i = 0; i < plan.pairs.size(); ++i) {
-      if (progress) progress({i, plan.pairs.size(), "smoothing scales"});
-      if (Status s = resolve_pair(stream, plan, plan.pairs[i], out); !s) return s.error();
-    }
-    return out;
-  });
-}
-
-float input_scale(const QuantizePlan& plan, const ResolvedScales& scales,
-                  const PlannedLayer& planned) {
-  // One value for all layers that read the same input: loaders that fuse them keep only one.
-  float scale = 0;
-  for (const std::string& name : input_sharers(plan, planned))
-    if (const LayerStatistics* s = plan.options.statistics->find(name))
-      scale =
-          std::max(scale, static_scale(s->absmax(), planned.pair ? scales.smoothing[*planned.pair]
-                                                                 : std::vector<float>()));
-  return scale;
-}
-
-bool has_rows(const QuantizePlan& plan, const LinearLayer& layer) {
-  if (plan.options.statistics == nullptr) return false;
-  const LayerStatistics* s = plan.options.statistics->find(layer.name);
-  return s != nullptr && s->sample_count() > 0 && s->channels() == layer.k;
-}
-
-Probe probe_of(const QuantizePlan& plan, const ResolvedScales& scales,
-               const PlannedLayer& planned) {
-  const bool fixed = plan.options.scheme == Scheme::w8a8_static;
-  return make_probe(planned.layer, {plan.options.scheme, plan.group_size},
-                    planned.pair ? scales.smoothing[*planned.pair] : std::vector<float>(),
-                    fixed ? double{input_scale(plan, scales, planned)} : 1.0,
-                    plan.options.statistics->find(planned.layer.name));
 }
 
 }  // namespace octavo::offline

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "octavo/checkpoint.hpp"
-#include "offline/measure.hpp"
+#include "offline/resolved_scales.hpp"
 #include "offline/safetensors_header.hpp"
 
 namespace octavo::offline {
@@ -26,6 +26,9 @@ struct OutputTensor {
   [[nodiscard]] std::uint64_t bytes() const { return stored_size(spec.type, spec.shape).bytes; }
 };
 
+/// The bytes of all tensors of the result.
+std::uint64_t output_bytes(const QuantizePlan& plan);
+
 /// What becomes of each tensor, by its name: made once for all files.
 class OutputIndex {
  public:
@@ -39,33 +42,8 @@ class OutputIndex {
     std::size_t pair = 0;
   };
   const QuantizePlan& plan_;
-  std::unordered_map<std::string, const PlannedLayer*> layers_;
   std::unordered_map<std::string, Smoothed> smoothed_;
 };
-
-/// A layer that will be quantized, by its name (layers are sorted by it); null if it stays float.
-const PlannedLayer* find_layer(const QuantizePlan& plan, std::string_view name);
-
-/// Layers that read the same input as this one, itself included.
-std::vector<std::string> input_sharers(const QuantizePlan& plan, const PlannedLayer& planned);
-
-/// What the weights said to a plan: scales of each pair and of static inputs.
-struct ResolvedScales {
-  std::vector<std::vector<float>> smoothing;  // of each pair
-  std::vector<double> alphas;
-  std::vector<double> errors;  // of searched alphas
-};
-Result<ResolvedScales> resolve_scales(const Stream& stream, const QuantizePlan& plan,
-                                      const ProgressCallback& progress);
-
-/// The static scale of a layer's input.
-float input_scale(const QuantizePlan& plan, const ResolvedScales& scales,
-                  const PlannedLayer& planned);
-
-/// Whether there are rows to measure a layer with.
-bool has_rows(const QuantizePlan& plan, const LinearLayer& layer);
-/// What a layer is measured with, as it is written.
-Probe probe_of(const QuantizePlan& plan, const ResolvedScales& scales, const PlannedLayer& planned);
 
 /// One file of the result.
 struct ShardJob {

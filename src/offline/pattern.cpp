@@ -1,11 +1,12 @@
-#include "offline/pattern.hpp"
+#include "octavo/pattern.hpp"
 
 #include <fmt/core.h>
 #include <re2/re2.h>
 
+#include "core/check.hpp"
 #include "offline/files.hpp"
 
-namespace octavo::offline {
+namespace octavo {
 namespace {
 
 // * and ? as regular expressions, all else as it is.
@@ -27,20 +28,19 @@ Result<Pattern> Pattern::parse(const char* argument, std::string_view text) {
   constexpr std::string_view prefix = "re:";
   constexpr std::size_t most = 65'536;
   if (text.size() > most)
-    return Error(ErrorCode::invalid_problem, argument,
-                 fmt::format("{}: expected patterns of at most {} bytes, got {}", argument, most,
-                             text.size()));
+    return detail::invalid(
+        argument, fmt::format("expected patterns of at most {} bytes, got {}", most, text.size()));
   Pattern pattern;
   pattern.whole_ = !text.starts_with(prefix);
   const auto compiled = std::make_shared<const RE2>(
       pattern.whole_ ? expression_of(text) : std::string(text.substr(prefix.size())), RE2::Quiet);
   if (!compiled->ok())
-    return Error(ErrorCode::invalid_problem, argument,
-                 fmt::format("{}: expected {}, got {}: {}", argument,
-                             pattern.whole_ ? "a name with * and ?"
-                                            : "a regular expression of RE2 after re: (which has "
-                                              "no look-ahead and no references back)",
-                             in_quotes(text), in_quotes(compiled->error())));
+    return detail::invalid(
+        argument, fmt::format("expected {}, got {}: {}",
+                              pattern.whole_ ? "a name with * and ?"
+                                             : "a regular expression of RE2 after re: (which has "
+                                               "no look-ahead and no references back)",
+                              offline::in_quotes(text), offline::in_quotes(compiled->error())));
   pattern.expression_ = compiled;
   return pattern;
 }
@@ -50,4 +50,4 @@ bool Pattern::matches(std::string_view name) const {
                             whole_ ? RE2::ANCHOR_BOTH : RE2::ANCHOR_START, nullptr, 0);
 }
 
-}  // namespace octavo::offline
+}  // namespace octavo

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/check.hpp"
 #include "octavo/checkpoint.hpp"
 #include "octavo/version.h"
 #include "offline/checkpoint_parts.hpp"
@@ -154,9 +155,9 @@ Status check_out(const QuantizePlan& plan, const fs::path& out) {
   if (!to.has_filename()) to = to.parent_path();
   for (const fs::path& made : {to, fs::weakly_canonical(partial_path(to), error)})
     if (is_inside(made, in))
-      return Error(ErrorCode::invalid_problem, "out",
-                   fmt::format("out: expected a directory outside the input's, {}, got {}",
-                               in.string(), out.string()));
+      return detail::invalid(
+          "out", fmt::format("expected a directory outside the input's, {}, got {}", in.string(),
+                             out.string()));
   return {};
 }
 
@@ -165,8 +166,7 @@ Status check_out(const QuantizePlan& plan, const fs::path& out) {
 Result<QuantizeReport> quantize(const Stream& stream, const QuantizePlan& plan, const fs::path& out,
                                 const ProgressCallback& progress) {
   return guarded(out.string(), [&]() -> Result<QuantizeReport> {
-    if (out.empty())
-      return Error(ErrorCode::invalid_problem, "out", "out: expected a directory, got nothing");
+    if (out.empty()) return detail::invalid("out", "expected a directory, got nothing");
     if (Status s = check_out(plan, out); !s) return s.error();
     std::vector<std::string> shards;
     for (const SafetensorsFile& file : plan.checkpoint->tensors().files())

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "octavo/checkpoint.hpp"
+#include "offline/packed_rows.hpp"
 #include "offline/slab.hpp"
 #include "offline/testing_quantized.hpp"
 
@@ -35,6 +36,35 @@ TEST(QuantizeLayout, OddRowsArePaddedWithZeros) {
       ASSERT_EQ(static_cast<int>(nibble) - 8, row.q[k % 7]) << i << " " << k;
     }
     EXPECT_EQ(words[i * 3 + 2] >> 20U, 0U) << "padding";
+  }
+}
+
+// Memory that was used before, and rows of every length up to two words.
+TEST(PackedRows, AreQPlus8WithZerosBehindAndComeBack) {
+  for (std::int64_t channels = 1; channels <= 16; ++channels) {
+    constexpr std::size_t rows = 3;
+    const auto bytes = static_cast<std::size_t>(bytes_for(DType::s4, channels));
+    std::vector<std::byte> q(rows * bytes, std::byte{0});
+    const auto value = [](std::size_t row, std::int64_t k) {
+      return static_cast<int>(row * 5 + static_cast<std::size_t>(k) * 3) % 16 - 8;
+    };
+    for (std::size_t row = 0; row < rows; ++row)
+      for (std::int64_t k = 0; k < channels; ++k)
+        q[row * bytes + static_cast<std::size_t>(k) / 2] |=
+            static_cast<std::byte>((value(row, k) & 15) << (k % 2 * 4));
+    const std::size_t row_bytes = offline::packed_bytes(channels);
+    std::vector<std::byte> packed(rows * row_bytes, std::byte{0xA5});
+    offline::pack_rows(q, rows, channels, packed);
+    for (std::size_t row = 0; row < rows; ++row)
+      for (std::int64_t k = 0; k < 8 * offline::packed_words(channels); ++k) {
+        const auto byte =
+            std::to_integer<int>(packed[row * row_bytes + static_cast<std::size_t>(k) / 2]);
+        EXPECT_EQ(byte >> (k % 2 * 4) & 15, k < channels ? value(row, k) + 8 : 0)
+            << channels << ": " << row << ", " << k;
+      }
+    std::vector<std::byte> back(q.size(), std::byte{0xA5});
+    offline::unpack_rows(packed, rows, channels, back);
+    EXPECT_EQ(back, q) << channels;
   }
 }
 

@@ -6,22 +6,20 @@
 #include <map>
 #include <set>
 
+#include "core/check.hpp"
 #include "octavo/checkpoint.hpp"
+#include "octavo/pattern.hpp"
 #include "offline/checkpoint_parts.hpp"
 #include "offline/files.hpp"
 #include "offline/output.hpp"
-#include "offline/pattern.hpp"
-#include "offline/smooth_parts.hpp"
+#include "offline/words.hpp"
 
 namespace octavo {
 
+using detail::invalid;
 using namespace offline;
 
 namespace {
-
-Error refuse(const char* argument, const std::string& text) {
-  return {ErrorCode::invalid_problem, argument, fmt::format("{}: {}", argument, text)};
-}
 
 // The modules that the patterns name.
 Result<std::set<std::string>> ignored(const Checkpoint& checkpoint,
@@ -41,7 +39,7 @@ Result<std::set<std::string>> ignored(const Checkpoint& checkpoint,
       any = true;
     }
     if (!any)
-      return refuse(
+      return invalid(
           "ignore",
           fmt::format("expected a pattern that matches a layer, got {}, which matches "
                       "{}",
@@ -96,10 +94,11 @@ Status check_names(const Checkpoint& checkpoint, const QuantizePlan& plan) {
   for (const KeptTensor& kept : plan.kept)
     if (const std::string_view module = parent(kept.name);
         kept.is_linear && (module == "Linear" || module == "Conv1D" || module.starts_with("re:")))
-      return refuse("checkpoint",
-                    fmt::format("expected names of float layers that config.json can list, got {}, "
-                                "which stands for others there; rename it, or quantize it, too",
-                                in_quotes(module)));
+      return invalid(
+          "checkpoint",
+          fmt::format("expected names of float layers that config.json can list, got {}, "
+                      "which stands for others there; rename it, or quantize it, too",
+                      in_quotes(module)));
   return {};
 }
 
@@ -128,14 +127,14 @@ Status choose_layers(const Checkpoint& checkpoint, const std::set<std::string>& 
   std::sort(plan.kept.begin(), plan.kept.end(),
             [](const KeptTensor& a, const KeptTensor& b) { return a.name < b.name; });
   if (plan.layers.empty())
-    return refuse("checkpoint", fmt::format("expected layers to quantize in {}, got none{}",
-                                            checkpoint.path().string(), example));
+    return invalid("checkpoint", fmt::format("expected layers to quantize in {}, got none{}",
+                                             checkpoint.path().string(), example));
   for (const PlannedLayer& planned : plan.layers)
     for (const std::string& other : fused_with(planned.layer.name))
       if (!chosen.contains(other) && checkpoint.tensors().find(other + ".weight"))
-        return refuse("ignore", fmt::format("expected {} and {} to be treated alike, for they are "
-                                            "fused when they run, got only one quantized",
-                                            planned.layer.name, other));
+        return invalid("ignore", fmt::format("expected {} and {} to be treated alike, for they are "
+                                             "fused when they run, got only one quantized",
+                                             planned.layer.name, other));
   return check_names(checkpoint, plan);
 }
 
@@ -147,15 +146,15 @@ Result<std::vector<float>> shared_absmax(const Statistics& statistics,
     const LayerStatistics* s = statistics.find(name);
     if (s == nullptr) continue;
     if (s->channels() != k)
-      return refuse("statistics",
-                    fmt::format("layer {}: expected {} channels, got {}", name, k, s->channels()));
+      return invalid("statistics",
+                     fmt::format("layer {}: expected {} channels, got {}", name, k, s->channels()));
     if (out.empty()) out.assign(s->absmax().size(), 0.0F);
     for (std::size_t j = 0; j < out.size(); ++j) out[j] = std::max(out[j], s->absmax()[j]);
   }
   if (out.empty())
-    return refuse("statistics",
-                  fmt::format("expected statistics of {}, got none{}", layers.front(),
-                              layers.size() > 1 ? " nor of the layers beside it" : ""));
+    return invalid("statistics",
+                   fmt::format("expected statistics of {}, got none{}", layers.front(),
+                               layers.size() > 1 ? " nor of the layers beside it" : ""));
   return out;
 }
 
@@ -188,7 +187,7 @@ Result<std::int64_t> channels_of(const Checkpoint& checkpoint, const std::string
 Status choose_pairs(const Checkpoint& checkpoint, QuantizePlan& plan) {
   const QuantizeOptions& options = plan.options;
   if (options.alpha && !(*options.alpha >= 0.0 && *options.alpha <= 1.0))
-    return refuse("alpha", fmt::format("expected 0 to 1, got {}", *options.alpha));
+    return invalid("alpha", fmt::format("expected 0 to 1, got {}", *options.alpha));
   const SmoothingPairs& found = checkpoint.pairs();
   std::map<std::string, std::size_t> pair_of;
   for (const SmoothingPair& names : found.pairs) {
@@ -215,8 +214,8 @@ Status choose_pairs(const Checkpoint& checkpoint, QuantizePlan& plan) {
     plan.pairs.push_back({names, *std::move(absmax), options.alpha});
   }
   if (plan.pairs.empty())
-    return refuse("smooth",
-                  fmt::format("expected pairs of a norm and layers, got none: {}; quantize without "
+    return invalid(
+        "smooth", fmt::format("expected pairs of a norm and layers, got none: {}; quantize without "
                               "smoothing",
                               found.note.empty() ? "all their layers are ignored" : found.note));
   for (PlannedLayer& planned : plan.layers)
@@ -234,11 +233,18 @@ Status check_search(const QuantizePlan& plan) {
           return s != nullptr && s->sample_count() > 0;
         });
     if (!sampled)
-      return refuse("statistics", fmt::format("expected sampled rows of {} to search alpha with, "
-                                              "got none; name an alpha, or gather them",
-                                              pair.names.linears.front()));
+      return invalid("statistics", fmt::format("expected sampled rows of {} to search alpha with, "
+                                               "got none; name an alpha, or gather them",
+                                               pair.names.linears.front()));
   }
   return {};
+}
+
+// Whether there are rows to measure a layer with.
+bool has_rows(const QuantizePlan& plan, const LinearLayer& layer) {
+  if (plan.options.statistics == nullptr) return false;
+  const LayerStatistics* s = plan.options.statistics->find(layer.name);
+  return s != nullptr && s->sample_count() > 0 && s->channels() == layer.k;
 }
 
 // What would take the layers that these groups leave float.
@@ -257,8 +263,8 @@ std::string group_size_remedy(const QuantizePlan& plan) {
 }  // namespace
 
 std::string LeftFloat::text() const {
-  return fmt::format("{} {}, {} % of the linear weights, {} float: {}{}{}", layers,
-                     layers == 1 ? "layer" : "layers",
+  return fmt::format("{}, {} % of the linear weights, {} float: {}{}{}",
+                     counted(layers, "layer", "layers"),
                      fmt::format("{:.{}f}", 100 * share, share < 0.1 ? 1 : 0),
                      layers == 1 ? "stays" : "stay", reason, remedy.empty() ? "" : "; ", remedy);
 }
@@ -286,12 +292,12 @@ std::vector<LeftFloat> left_float(const QuantizePlan& plan) {
 
 Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions& options) {
   if (checkpoint.is_quantized())
-    return refuse("checkpoint",
-                  fmt::format("expected a float checkpoint, got {}, whose config.json "
-                              "has a quantization_config",
-                              checkpoint.path().string()));
+    return invalid("checkpoint",
+                   fmt::format("expected a float checkpoint, got {}, whose config.json "
+                               "has a quantization_config",
+                               checkpoint.path().string()));
   if (options.scheme == Scheme::w4a16_group && options.group_size && *options.group_size <= 0)
-    return refuse("group_size", fmt::format("expected 1 or more, got {}", *options.group_size));
+    return invalid("group_size", fmt::format("expected 1 or more, got {}", *options.group_size));
   return guarded(checkpoint.path().string(), [&]() -> Result<QuantizePlan> {
     QuantizePlan plan;
     plan.checkpoint = &checkpoint;
@@ -305,14 +311,15 @@ Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions
       std::vector<std::string> left;
       for (const LeftFloat& layers : left_float(plan)) left.push_back(layers.text());
       if (!left.empty())
-        return refuse("strict", fmt::format("expected a scheme that takes every layer, got {}",
-                                            fmt::join(left, ", and ")));
+        return invalid("strict", fmt::format("expected a scheme that takes every layer, got {}",
+                                             fmt::join(left, ", and ")));
     }
     if (Status s = check_loaders(plan); !s) return s.error();
     const bool needs = options.smooth || options.scheme == Scheme::w8a8_static;
     if (needs && options.statistics == nullptr)
-      return refuse("statistics", fmt::format("expected statistics of activations for {}, got none",
-                                              options.smooth ? "smoothing" : name(options.scheme)));
+      return invalid("statistics",
+                     fmt::format("expected statistics of activations for {}, got none",
+                                 options.smooth ? "smoothing" : name(options.scheme)));
     if (options.smooth) {
       if (Status s = choose_pairs(checkpoint, plan); !s) return s.error();
       if (Status s = check_search(plan); !s) return s.error();
@@ -326,9 +333,7 @@ Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions
     plan.measured = options.measure &&
                     std::any_of(plan.layers.begin(), plan.layers.end(),
                                 [&](const PlannedLayer& p) { return has_rows(plan, p.layer); });
-    const OutputIndex index(plan);
-    for (const SafetensorsFile& file : checkpoint.tensors().files())
-      for (const OutputTensor& t : index.tensors_of(file)) plan.output_bytes += t.bytes();
+    plan.output_bytes = output_bytes(plan);
     return plan;
   });
 }

@@ -13,6 +13,7 @@
 #include <map>
 #include <set>
 
+#include "core/check.hpp"
 #include "octavo/checkpoint.hpp"
 #include "offline/statistics_access.hpp"
 
@@ -167,15 +168,14 @@ Result<FileDescriptor> RunDirectory::lock(const std::string& fingerprint) const 
     }
   }
   if (!is_free(out_))
-    return Error(ErrorCode::invalid_problem, "out",
-                 fmt::format("out: expected a new or empty directory, got {}, which exists: remove "
-                             "it, or give another name",
-                             out_.string()));
+    return detail::invalid("out", fmt::format("expected a new or empty directory, got {}, which "
+                                              "exists: remove it, or give another name",
+                                              out_.string()));
   const auto not_ours = [&] {
-    return Error(ErrorCode::invalid_problem, "out",
-                 fmt::format("out: expected {} to be new or left by an earlier run, got something "
-                             "else; move it, or give another name",
-                             path_.string()));
+    return detail::invalid("out",
+                           fmt::format("expected {} to be new or left by an earlier run, got "
+                                       "something else; move it, or give another name",
+                                       path_.string()));
   };
   // Nothing is removed that a run did not make.
   if (fs::is_symlink(fs::symlink_status(path_, error))) return not_ours();

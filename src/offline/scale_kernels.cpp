@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "numerics/types.hpp"
 #include "offline/scale_kernels.hpp"
 #include "simd/vector-inl.hpp"
 
@@ -54,18 +55,19 @@ HWY_AFTER_NAMESPACE();
 
 namespace octavo::offline {
 template <>
-ScaleKernels scale_kernels<HWY_NAMESPACE::this_target>() {
+ScaleRow find_scale_row<HWY_NAMESPACE::this_target>(DType type) {
   // (f64 is rare in checkpoints: the scalar loop serves.)
-  return {HWY_NAMESPACE::ScaleRowOf<float>, nullptr, HWY_NAMESPACE::ScaleRowOf<f16>,
-          HWY_NAMESPACE::ScaleRowOf<bf16>};
+  using Types = numerics::TypeList<DType::f32, DType::f16, DType::bf16>;
+  return numerics::find_type(Types(), type, []<DType t>() -> ScaleRow {
+    return HWY_NAMESPACE::ScaleRowOf<typename numerics::Type<t>::Storage>;
+  });
 }
 }  // namespace octavo::offline
 #endif  // OCTAVO_SIMD_PASS
 
 #if HWY_ONCE
-#include "core/target.hpp"
+#include "core/choose.hpp"
 #include "offline/convert.hpp"
-#include "simd/on_target.hpp"
 
 namespace octavo::offline {
 namespace {
@@ -85,28 +87,29 @@ void scale_row(const void* source, const float* scales, std::int64_t n, void* ta
 }  // namespace
 
 template <>
-ScaleKernels scale_kernels<Target::scalar>() {
-  return {scale_row<float>, scale_row<double>, scale_row<f16>, scale_row<bf16>};
+ScaleRow find_scale_row<Target::scalar>(DType type) {
+  return numerics::find_type(numerics::FloatTypes(), type, []<DType t>() -> ScaleRow {
+    return scale_row<typename numerics::Type<t>::Storage>;
+  });
 }
 
+namespace {
+
+template <Target target>
+struct Find {
+  static detail::Found<ScaleRow> find(const DType& type, const detail::Allowed& /*allowed*/) {
+    return {find_scale_row<target>(type)};
+  }
+};
+constexpr auto entries = detail::entries_of<DType, ScaleRow, Find>(detail::VectorTargets());
+
+}  // namespace
+
 ScaleRow choose_scale_row(const Stream& stream, DType type) {
-  const auto row_of = [type](Target target) {
-    const ScaleKernels kernels =
-        detail::on_target(target, []<Target t>() { return scale_kernels<t>(); });
-    switch (type) {
-      case DType::f64:
-        return kernels.f64;
-      case DType::f16:
-        return kernels.f16;
-      case DType::bf16:
-        return kernels.bf16;
-      default:
-        return kernels.f32;
-    }
-  };
-  const auto allowed = detail::allowed_targets(stream, {});
-  return row_of(detail::best_target(allowed ? *allowed : 0U,
-                                    [&](Target target) { return row_of(target) != nullptr; }));
+  const auto allowed = detail::allowed_places(stream, {});
+  const auto chosen = detail::choose(allowed ? *allowed : detail::Allowed(), type,
+                                     {std::span<const detail::Entry<DType, ScaleRow>>(entries)});
+  return chosen ? chosen->impl : find_scale_row<Target::scalar>(type);
 }
 
 }  // namespace octavo::offline

@@ -5,6 +5,7 @@
 
 #include "octavo/dtype.hpp"
 #include "octavo/stream.hpp"
+#include "simd/vector_targets.hpp"
 
 namespace octavo::offline {
 
@@ -12,14 +13,16 @@ namespace octavo::offline {
 /// in 16 bits. `from` and `to` may be the same, and lie anywhere.
 using ScaleRow = void (*)(const void* from, const float* scales, std::int64_t n, void* to);
 
-struct ScaleKernels {
-  ScaleRow f32 = nullptr, f64 = nullptr, f16 = nullptr, bf16 = nullptr;
-};
+/// The kernel of a float type, or null where the target has none of its own. On the scalar target
+/// it is the specification as a loop.
 template <Target target>
-ScaleKernels scale_kernels();
-/// The specification as a loop.
-template <>
-ScaleKernels scale_kernels<Target::scalar>();
+ScaleRow find_scale_row(DType type);
+
+#define OCTAVO_DECLARE(target) \
+  template <>                  \
+  ScaleRow find_scale_row<target>(DType type)
+OCTAVO_VECTOR_TARGETS(OCTAVO_DECLARE);
+#undef OCTAVO_DECLARE
 
 /// The kernel of a float type on the best target that the stream allows.
 ScaleRow choose_scale_row(const Stream& stream, DType type);

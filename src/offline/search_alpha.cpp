@@ -7,6 +7,7 @@
 
 #include "core/check.hpp"
 #include "core/fp_environment.hpp"
+#include "numerics/smooth.hpp"
 #include "octavo/smooth.hpp"
 #include "offline/files.hpp"
 #include "offline/slab.hpp"
@@ -96,7 +97,7 @@ Status check(const AlphaSearchArgs& args) {
 }
 
 Problem prepare(const AlphaSearchArgs& args, std::vector<double> candidates,
-                const std::vector<double>& weight_absmax) {
+                std::span<const double> weight_absmax) {
   const detail::FpEnvironment environment;
   Problem p;
   p.candidates = std::move(candidates);
@@ -114,7 +115,7 @@ Problem prepare(const AlphaSearchArgs& args, std::vector<double> candidates,
         p.scales.emplace_back(scales_from(weight_absmax, args.absmax, alpha));
     Activations& x = p.inputs.emplace_back(p.plain);
     for (std::size_t i = 0; i < x.values.size(); ++i) x.values[i] /= s[i % s.size()];
-    x.scale = double{static_scale(args.absmax, s)};
+    x.scale = double{numerics::static_scale(args.absmax, s)};
   }
   return p;
 }
@@ -125,11 +126,17 @@ Result<AlphaSearch> search_alpha(const Stream& stream, const AlphaSearchArgs& ar
   for (const double alpha : args.candidates)
     if (Status s = check_smoothing(args.weights, args.absmax, alpha); !s) return s.error();
   if (Status s = check_smoothing(args.weights, args.absmax, 0.5); !s) return s.error();
-  return offline::search_alpha_of(stream, args, args.weights);
+  if (Status s = check(args); !s) return s.error();
+  return guarded("weights", [&]() -> Result<AlphaSearch> {
+    const auto most =
+        column_absmax(stream, args.weights, static_cast<std::int64_t>(args.absmax.size()));
+    if (!most) return most.error();
+    return search_alpha_of(stream, args, *most);
+  });
 }
 
 Result<AlphaSearch> offline::search_alpha_of(const Stream& stream, const AlphaSearchArgs& args,
-                                             std::span<const TensorRef> all) {
+                                             std::span<const double> weight_absmax) {
   return guarded("weights", [&]() -> Result<AlphaSearch> {
     std::vector<double> candidates(args.candidates.begin(), args.candidates.end());
     if (candidates.empty()) {
@@ -137,11 +144,8 @@ Result<AlphaSearch> offline::search_alpha_of(const Stream& stream, const AlphaSe
       for (std::size_t i = 0; i < candidates.size(); ++i)
         candidates[i] = static_cast<double>(i) / 20.0;
     }
-    if (Status s = check(args); !s) return s.error();
     const auto channels = static_cast<std::int64_t>(args.absmax.size());
-    const auto most = column_absmax(stream, all, channels);
-    if (!most) return most.error();
-    const Problem problem = prepare(args, std::move(candidates), *most);
+    const Problem problem = prepare(args, std::move(candidates), weight_absmax);
     const std::vector<Item> items = items_of(args.weights, channels);
     std::vector<Errors> errors(items.size());
     if (Status s = for_each_slab(stream, items.size(),

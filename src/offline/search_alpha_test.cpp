@@ -8,7 +8,7 @@
 #include <random>
 
 #include "octavo/smooth.hpp"
-#include "ops/elementwise/testing_threads.hpp"
+#include "testing/threads.hpp"
 
 namespace octavo {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "offline/checkpoint_parts.hpp"
 #include "offline/files.hpp"
+#include "offline/packed_rows.hpp"
 #include "offline/smooth_parts.hpp"
 
 namespace octavo::offline {
@@ -233,20 +234,13 @@ Status Shard::quantized(const Stream& one, const Piece& piece, Scratch& scratch)
   return status;
 }
 
-// q + 8 in nibbles, rows padded with 0 to whole words: the library's nibbles with one bit turned.
 Status Shard::write_packed(const Piece& piece, Scratch& scratch) {
   const QuantizedSlab& slab = scratch.slab;
-  const auto from = static_cast<std::size_t>(bytes_for(DType::s4, slab.channels));
-  const auto to = static_cast<std::size_t>((slab.channels + 7) / 8 * 4);
+  const std::size_t row = packed_bytes(slab.channels);
   std::vector<std::byte>& packed = scratch.strip;
-  packed.resize(to * static_cast<std::size_t>(piece.count));
-  for (std::size_t row = 0; row < static_cast<std::size_t>(piece.count); ++row) {
-    std::byte* out = &packed[row * to];
-    for (std::size_t i = 0; i < from; ++i) out[i] = slab.q[row * from + i] ^ std::byte{0x88};
-    if (slab.channels % 2 != 0) out[from - 1] &= std::byte{0x0F};
-    std::fill(out + from, out + to, std::byte{0});
-  }
-  return writer_.write(piece.tensor->spec.name, static_cast<std::uint64_t>(piece.first) * to,
+  packed.resize(row * static_cast<std::size_t>(piece.count));
+  pack_rows(slab.q, piece.count, slab.channels, packed);
+  return writer_.write(piece.tensor->spec.name, static_cast<std::uint64_t>(piece.first) * row,
                        packed);
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/fp_environment.hpp"
 #include "core/parallel.hpp"
+#include "core/parts.hpp"
 #include "octavo/dequantize.hpp"
 #include "octavo/dynamic_range_quantize.hpp"
 #include "octavo/quantize.hpp"
@@ -212,8 +213,7 @@ Status for_each_slab(const Stream& stream, std::size_t count,
   std::mutex mutex;
   std::size_t failed_at = count;
   Status failure;
-  const int parts = static_cast<int>(
-      std::clamp<std::size_t>(count, 1, static_cast<std::size_t>(stream.threads())));
+  const int parts = detail::parts_of(static_cast<std::int64_t>(count), 1, stream.threads());
   detail::parallel(stream, parts, [&](int) {
     for (std::size_t i = next++; i < count && !failed; i = next++) {
       Status status = guarded("memory", [&] { return body(one, i); });
@@ -227,14 +227,6 @@ Status for_each_slab(const Stream& stream, std::size_t count,
     }
   });
   return failure;
-}
-
-float static_scale(std::span<const float> absmax, std::span<const float> smoothing) {
-  const detail::FpEnvironment environment;
-  float most = 0;
-  for (std::size_t j = 0; j < absmax.size(); ++j)
-    most = std::max(most, smoothing.empty() ? absmax[j] : absmax[j] / smoothing[j]);
-  return most == 0 ? 1.0F : most / 127.0F;
 }
 
 }  // namespace octavo::offline

@@ -72,8 +72,4 @@ Status multiply(const Stream& stream, const Activations& x, const QuantizedSlab&
 Status for_each_slab(const Stream& stream, std::size_t count,
                      const std::function<Status(const Stream&, std::size_t)>& body);
 
-/// max |x / s| / 127 over channels, or 1: the static scale of an input with these extremes. Empty
-/// smoothing scales are all 1.
-[[nodiscard]] float static_scale(std::span<const float> absmax, std::span<const float> smoothing);
-
 }  // namespace octavo::offline

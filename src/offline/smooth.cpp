@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "core/check.hpp"
 #include "core/fp_environment.hpp"
 #include "core/parallel.hpp"
-#include "numerics/exp2.hpp"
+#include "core/parts.hpp"
+#include "numerics/smooth.hpp"
 #include "octavo/observer.hpp"
 #include "offline/convert.hpp"
 #include "offline/files.hpp"
@@ -161,13 +161,9 @@ Result<std::vector<double>> column_absmax(const Stream& stream, std::span<const 
 std::vector<float> scales_from(std::span<const double> weight_absmax, std::span<const float> absmax,
                                double alpha) {
   const detail::FpEnvironment environment;
-  constexpr double least = 1e-5;
   std::vector<float> scales(absmax.size());
-  for (std::size_t j = 0; j < scales.size(); ++j) {
-    const double w = std::max(weight_absmax[j], least);
-    const double s = numerics::power(double{absmax[j]}, alpha) / numerics::power(w, 1.0 - alpha);
-    scales[j] = static_cast<float>(std::clamp(s, least, double{std::numeric_limits<float>::max()}));
-  }
+  for (std::size_t j = 0; j < scales.size(); ++j)
+    scales[j] = numerics::smoothing_scale(absmax[j], weight_absmax[j], alpha);
   return scales;
 }
 
@@ -196,6 +192,19 @@ Result<std::vector<float>> smoothing_scales(const Stream& stream,
   });
 }
 
+float static_scale(std::span<const float> absmax) {
+  const detail::FpEnvironment environment;
+  return numerics::static_scale(absmax, {});
+}
+
+Result<float> static_scale(std::span<const float> absmax, std::span<const float> smoothing) {
+  if (smoothing.size() != absmax.size())
+    return invalid("smoothing",
+                   fmt::format("expected {} numbers, got {}", absmax.size(), smoothing.size()));
+  const detail::FpEnvironment environment;
+  return numerics::static_scale(absmax, smoothing);
+}
+
 Status smooth(const Stream& stream, const SmoothArgs& args) {
   return guarded("weights", [&]() -> Status {
     std::vector<TensorRef> weights;
@@ -218,8 +227,7 @@ Status smooth(const Stream& stream, const SmoothArgs& args) {
       if (Status s = divide("norm_bias", args.norm_bias, args.scales, true); !s) return s;
     for (const TensorMut& w : args.weights) {
       const std::int64_t elements = w.shape[0] * w.shape[1];
-      const int parts =
-          static_cast<int>(std::clamp<std::int64_t>(elements / 65536, 1, stream.threads()));
+      const int parts = detail::parts_of(elements, 65536, stream.threads());
       detail::parallel(stream, parts, [&](int part) {
         with_float_type(w.dtype, [&]<class T>() { multiply_part<T>(w, args.scales, part, parts); });
       });

@@ -14,7 +14,7 @@ Status check_smoothing(std::span<const TensorRef> weights, std::span<const float
 /// The largest finite magnitude in each column of [rows, channels] tensors.
 Result<std::vector<double>> column_absmax(const Stream& stream, std::span<const TensorRef> weights,
                                           std::int64_t channels);
-/// The formula of smooth.hpp.
+/// numerics::smoothing_scale of each channel.
 std::vector<float> scales_from(std::span<const double> weight_absmax, std::span<const float> absmax,
                                double alpha);
 /// Whether a finite magnitude times a scale is beyond a type.
@@ -23,9 +23,9 @@ bool column_overflows(DType type, double absmax, float scale);
 Status divide_vector(const std::string& path, const std::string& tensor, const TensorMut& t,
                      std::span<const float> scales);
 
-/// search_alpha for weights that may lie anywhere in memory; the scales come from `all` of the
-/// layers that share the input, the error from those of `args`.
+/// search_alpha for weights that may lie anywhere in memory. The scales come from the column_absmax
+/// of all layers that share the input, the error from those of `args`.
 Result<AlphaSearch> search_alpha_of(const Stream& stream, const AlphaSearchArgs& args,
-                                    std::span<const TensorRef> all);
+                                    std::span<const double> weight_absmax);
 
 }  // namespace octavo::offline

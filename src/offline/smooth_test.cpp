@@ -13,7 +13,7 @@
 
 #include "numerics/exp2.hpp"
 #include "offline/smooth_parts.hpp"
-#include "ops/elementwise/testing_threads.hpp"
+#include "testing/threads.hpp"
 
 namespace octavo {
 namespace {
@@ -44,6 +44,17 @@ std::vector<float> random_floats(std::size_t n, unsigned seed) {
   std::vector<float> out(n);
   for (float& x : out) x = static_cast<float>(static_cast<std::int32_t>(rng())) * 0x1p-31F;
   return out;
+}
+
+TEST(StaticScale, IsThatOfTheLargestChannel) {
+  const std::vector<float> absmax{1.0F, 254.0F, 3.0F}, smoothing{0.5F, 100.0F, 2.0F};
+  EXPECT_EQ(static_scale(absmax), 2.0F);
+  EXPECT_EQ(*static_scale(absmax, smoothing), 2.54F / 127.0F);
+  EXPECT_EQ(static_scale(std::vector<float>(3)), 1.0F);
+  EXPECT_EQ(*static_scale(std::vector<float>(3), smoothing), 1.0F);
+  EXPECT_EQ(static_scale(absmax, std::span(smoothing).first(2)).error().message(),
+            "smoothing: expected 3 numbers, got 2");
+  EXPECT_FALSE(static_scale(absmax, std::span<const float>()));
 }
 
 TEST(SmoothingScales, FollowTheFormula) {

@@ -11,6 +11,7 @@
 
 #include "core/check.hpp"
 #include "core/parallel.hpp"
+#include "core/parts.hpp"
 #include "octavo/observer.hpp"
 #include "offline/convert.hpp"
 #include "offline/files.hpp"
@@ -228,8 +229,7 @@ Result<LayerStatistics> LayerStatistics::measure(const Stream& stream, const Ten
       bool finite = false;
     };
     std::vector<Hashed> hashes(static_cast<std::size_t>(std::min(n, rows_at_once)));
-    const int parts = static_cast<int>(
-        std::clamp<std::int64_t>(*numel / 65536, 1, std::int64_t{stream.threads()}));
+    const int parts = detail::parts_of(*numel, 65536, stream.threads());
     std::vector<std::vector<float>> scratch(static_cast<std::size_t>(parts));
     for (auto& row : scratch) row.resize(batch.absmax_.size());
     for (std::int64_t first = 0; first < n; first += rows_at_once) {

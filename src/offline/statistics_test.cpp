@@ -13,7 +13,7 @@
 
 #include "octavo/safetensors.hpp"
 #include "offline/testing_files.hpp"
-#include "ops/elementwise/testing_threads.hpp"
+#include "testing/threads.hpp"
 
 namespace octavo {
 namespace {

@@ -6,10 +6,10 @@
 #include <random>
 #include <thread>
 
-#include "core/testing_fork.hpp"
 #include "octavo/statistics.hpp"
 #include "offline/testing_files.hpp"
-#include "ops/elementwise/testing_threads.hpp"
+#include "testing/fork.hpp"
+#include "testing/threads.hpp"
 
 namespace octavo {
 namespace {

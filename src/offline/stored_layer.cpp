@@ -8,6 +8,7 @@
 
 #include "offline/convert.hpp"
 #include "offline/files.hpp"
+#include "offline/packed_rows.hpp"
 #include "offline/safetensors_header.hpp"
 
 namespace octavo::offline {
@@ -113,9 +114,10 @@ Result<StoredLayer> StoredLayer::open(const SafetensorsSet& tensors, const Linea
       return wrong(weight, fmt::format("input channels in groups of {}", config.group_size));
     out.group_size_ = config.group_size;
     out.scales_per_row_ = k / static_cast<std::uint64_t>(config.group_size);
+    const auto words = static_cast<std::uint64_t>(packed_words(layer.k));
     if (packed.tensor->type != StoredType::I32 ||
-        packed.tensor->shape != std::vector<std::uint64_t>{n, (k + 7) / 8})
-      return wrong(packed, fmt::format("I32 [{}, {}]", n, (k + 7) / 8));
+        packed.tensor->shape != std::vector<std::uint64_t>{n, words})
+      return wrong(packed, fmt::format("I32 [{}, {}]", n, words));
     if (scale.tensor->shape != std::vector<std::uint64_t>{n, out.scales_per_row_})
       return wrong(scale, fmt::format("[{}, {}], for groups of {}", n, out.scales_per_row_,
                                       config.group_size));
@@ -174,14 +176,9 @@ void StoredLayer::read(std::int64_t first, std::int64_t count, QuantizedSlab& ou
     gather_rows(weight_, first, count, out.q);
     return;
   }
-  const auto to = static_cast<std::size_t>(bytes_for(DType::s4, layer_.k));
-  const auto from = static_cast<std::size_t>((layer_.k + 7) / 8 * 4);
-  out.q.resize(to * static_cast<std::size_t>(count));
-  for (std::size_t r = 0; r < static_cast<std::size_t>(count); ++r) {
-    const std::byte* source = &packed_[(static_cast<std::size_t>(first) + r) * from];
-    for (std::size_t i = 0; i < to; ++i) out.q[r * to + i] = source[i] ^ std::byte{0x88};
-    if (layer_.k % 2 != 0) out.q[r * to + to - 1] &= std::byte{0x0F};
-  }
+  out.q.resize(static_cast<std::size_t>(bytes_for(DType::s4, layer_.k) * count));
+  unpack_rows(packed_.subspan(static_cast<std::size_t>(first) * packed_bytes(layer_.k)), count,
+              layer_.k, out.q);
 }
 
 }  // namespace octavo::offline

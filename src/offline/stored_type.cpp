@@ -70,9 +70,12 @@ StoredType stored_type(DType type) noexcept {
       return StoredType::I32;
     case DType::f32:
       return StoredType::F32;
-    default:  // u8, and the bytes of packed types
-      return StoredType::U8;
+    case DType::u8:
+    case DType::s4:  // the bytes of packed types
+    case DType::u4:
+      break;
   }
+  return StoredType::U8;
 }
 
 }  // namespace octavo

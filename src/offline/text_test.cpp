@@ -5,9 +5,9 @@
 
 #include <chrono>
 
+#include "octavo/pattern.hpp"
 #include "offline/files.hpp"
 #include "offline/json_text.hpp"
-#include "offline/pattern.hpp"
 #include "offline/printable.hpp"
 
 namespace octavo::offline {

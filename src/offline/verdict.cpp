@@ -10,6 +10,7 @@
 #include <set>
 
 #include "offline/checkpoint_parts.hpp"
+#include "offline/words.hpp"
 
 namespace octavo {
 
@@ -23,12 +24,6 @@ constexpr std::size_t most_named = 5;
 double comparable(const LayerError& e) {
   const double error = e.error();
   return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
-}
-
-std::string percent(double share) { return fmt::format("{:.3g} %", 100 * share); }
-
-std::string counted(std::size_t n, std::string_view one, std::string_view many) {
-  return fmt::format("{} {}", n, n == 1 ? one : many);
 }
 
 using Worst = std::vector<const LayerError*>;  // the layers above their bound, the worst first

@@ -115,11 +115,15 @@ Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,
             return bad_file(quantized.path().string(),
                             fmt::format("{}: expected {} smoothing scales, got {}", module,
                                         layer->k, by.size()));
+          const Probe probe = make_probe(
+              {.layer = *layer,
+               .scheme = config->scheme,
+               .group_size = config->group_size,
+               .smoothing = std::move(by),
+               .input_scale = stored->input_scale,
+               .statistics = statistics == nullptr ? nullptr : statistics->find(module)});
           auto error =
-              measure_stored(stream,
-                             make_probe(*layer, *config, std::move(by), stored->input_scale,
-                                        statistics == nullptr ? nullptr : statistics->find(module)),
-                             weight_view(original.tensors(), *layer), *stored);
+              measure_stored(stream, probe, weight_view(original.tensors(), *layer), *stored);
           if (!error) return error.error();
           report.layers.push_back(*std::move(error));
           continue;

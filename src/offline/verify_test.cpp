@@ -8,7 +8,7 @@
 
 #include "octavo/checkpoint.hpp"
 #include "offline/testing_checkpoint.hpp"
-#include "ops/elementwise/testing_threads.hpp"
+#include "testing/threads.hpp"
 
 namespace octavo {
 namespace {

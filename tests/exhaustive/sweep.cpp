@@ -69,7 +69,7 @@ struct Subject {
   Target target;
   Op op;
   testing::Problem problem;
-  octavo::detail::ElementwisePlan plan;
+  octavo::detail::AnyElementwisePlan plan;
 };
 
 /// All that does not change between blocks.
@@ -96,7 +96,7 @@ std::unique_ptr<const Subject> subject_of(Target target, Op op, DType integer, P
                                            {static_cast<std::int64_t>(block)});
   p.q_min = storage_range(integer).min;
   p.q_max = storage_range(integer).max;
-  auto plan = octavo::detail::ElementwisePlan::select(stream_on(target), p, {});
+  auto plan = octavo::detail::AnyElementwisePlan::select(stream_on(target), p, {});
   if (!plan) fail(plan.error().message());
   return std::make_unique<const Subject>(Subject{target, op, p, *plan});
 }

@@ -1,5 +1,5 @@
 // Patterns of --ignore: the first line is one, all others are names.
-#include "offline/pattern.hpp"
+#include "octavo/pattern.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -68,7 +68,7 @@ void run(std::string_view input) {
   const std::string_view text = input.substr(0, end);
   input.remove_prefix(std::min(input.size(), end + 1));
   const auto wanted = characters(text);
-  const auto pattern = offline::Pattern::parse("ignore", text);
+  const auto pattern = Pattern::parse("ignore", text);
   if (!accepted(pattern)) {
     // (Of very long ones RE2 says that they are too large.)
     require(!wanted || text.size() > 4096 || text.starts_with(expression),

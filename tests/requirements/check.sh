@@ -2,8 +2,8 @@
 # check.sh <top directory>
 #
 # Nothing comes from PyPI but what requirements/*.txt name by version and hash: each package in there has
-# a hash, each version that an .in file asks for is the one of its list, and `dev` has no other way of
-# installing.
+# a hash, each version that an .in file asks for is the one of its list, and `dev` with its parts has no
+# other way of installing.
 
 cd "$1" || exit 1
 failures=0
@@ -32,7 +32,8 @@ for wanted in requirements/*.in; do
 done
 
 # --no-index: what was built here.
-others=$(sed ':a; /\\$/ { N; s/\\\n//; ba }' dev | grep -E 'pip"? (install|download)' |
-  grep -v -e require-hashes -e no-index -e '^ *say' -e '^#')
+installs=$(sed ':a; /\\$/ { N; s/\\\n//; ba }' dev tools/dev/*.sh | grep -E 'pip"? (install|download)')
+others=$(echo "$installs" | grep -v -e require-hashes -e no-index -e '^ *say' -e '^#')
 [ -z "$others" ] || fail "dev: installs without hashes: $others"
+echo "$installs" | grep -q require-hashes || fail 'dev: where does it install?'
 [ "$failures" -eq 0 ] && echo "$lists lists, every package with its hashes"

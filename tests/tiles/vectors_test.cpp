@@ -190,15 +190,25 @@ TEST_F(EmulatorVectorsDeathTest, AreZeroAboveTheirResult) {
                  : "memory");                                                          \
     return c;                                                                          \
   }
-#define OCTAVO_ADDRESSES(X)                                                                       \
-  X(rax, rcx, 1, 0)                                                                               \
-  X(rcx, rdx, 2, 8)                                                                               \
-  X(rdx, rbx, 4, -8)                                                                              \
-  X(rbx, rbp, 8, 0x12340)                                                                         \
-  X(rbp, rsi, 1, -0x12340)                                                                        \
-  X(rsi, rdi, 2, 0)                                                                               \
-  X(rdi, r8, 4, 127) X(r8, r9, 8, -128) X(r9, r10, 1, 128) X(r10, r11, 2, -129) X(r11, r12, 4, 0) \
-      X(r12, r13, 8, 1) X(r13, r14, 1, 0) X(r14, r15, 2, -0x7fffff00) X(r15, rax, 4, 0x7fffff00)
+// (clang-format arranges the list anew each time.)
+// clang-format off
+#define OCTAVO_ADDRESSES(X) \
+  X(rax, rcx, 1, 0) \
+  X(rcx, rdx, 2, 8) \
+  X(rdx, rbx, 4, -8) \
+  X(rbx, rbp, 8, 0x12340) \
+  X(rbp, rsi, 1, -0x12340) \
+  X(rsi, rdi, 2, 0) \
+  X(rdi, r8, 4, 127) \
+  X(r8, r9, 8, -128) \
+  X(r9, r10, 1, 128) \
+  X(r10, r11, 2, -129) \
+  X(r11, r12, 4, 0) \
+  X(r12, r13, 8, 1) \
+  X(r13, r14, 1, 0) \
+  X(r14, r15, 2, -0x7fffff00) \
+  X(r15, rax, 4, 0x7fffff00)
+// clang-format on
 OCTAVO_ADDRESSES(OCTAVO_ADDRESS)
 
 // The stack's own register is no index, and as a base it must stay what it is.

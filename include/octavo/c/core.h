@@ -153,6 +153,8 @@ typedef struct octavo_stream_options {
 OCTAVO_API octavo_status octavo_stream_create(const octavo_stream_options* options, /* or NULL */
                                               octavo_stream** out);
 OCTAVO_API int32_t octavo_stream_threads(const octavo_stream* stream); /* 0 of NULL */
+/* Waits until all that was run on the stream is done. On the CPU it is when a `_run` returns. */
+OCTAVO_API octavo_status octavo_stream_synchronize(const octavo_stream* stream);
 OCTAVO_API void octavo_stream_destroy(octavo_stream* stream);
 
 /* Scratch memory for `run`, aligned as it must be (64 bytes); NULL for 0 bytes. Runs at the same
@@ -163,7 +165,7 @@ OCTAVO_API void octavo_workspace_destroy(void* workspace);
 /* ---- Plans ----------------------------------------------------------------------------------- */
 
 /* Immutable; made by one of the five `_select` below. It does not need the stream it was selected
- * with, and runs on any other. */
+ * with, and runs on any other of the same backend (all streams of this version are the CPU's). */
 typedef struct octavo_plan octavo_plan;
 
 /* What the caller would like of a plan. */

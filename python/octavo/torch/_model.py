@@ -27,6 +27,8 @@ from ._smooth import scales_of
 
 Seen = dict[str, Any]  # what a layer saw, of Statistics.layer
 
+HEAD = ("*lm_head",)  # of a language model; others have none
+
 
 def _seen(statistics: _core.Statistics, names: Iterable[str]) -> Seen | None:
     """By a layer with these names: one that a model uses twice is calibrated under the first."""
@@ -77,7 +79,7 @@ def quantize_model_(
     scheme: Literal["dynamic", "static"] = "dynamic",
     statistics: _core.Statistics | str | os.PathLike[str] | None = None,
     alpha: float | str | None = None,
-    ignore: Iterable[str] | None = ("*lm_head",),
+    ignore: Iterable[str] | None = HEAD,
     mode: Mode = "symmetric",
 ) -> ModelReport:
     """Replaces the linear layers of a model by quantized ones, in place, and says what it did:
@@ -96,7 +98,7 @@ def quantize_model_(
     check_model(model)
     _check(scheme, mode, statistics, alpha)
     known = statistics_of(statistics) if scheme == "static" else None
-    patterns = Patterns(ignore)
+    patterns = Patterns(ignore, optional=HEAD)
     modules = dict(model.named_modules(remove_duplicate=False))
     names: dict[int, list[str]] = {}
     for name, module in modules.items():
@@ -123,8 +125,7 @@ def quantize_model_(
             planned.append((name, module, seen))
     report.layers += loose_weights(modules, patterns.find)
     report.float_shares = float_shares(modules, report.layers)
-    if tuple(patterns.patterns) != ("*lm_head",):
-        patterns.check_all_used()
+    patterns.check_all_used()
     if not planned:
         raise invalid(
             "model",

@@ -14,11 +14,12 @@ class Patterns:
     The library does the matching: the command and this module agree, and no pattern takes long.
     """
 
-    def __init__(self, patterns: Iterable[str] | None) -> None:
+    def __init__(self, patterns: Iterable[str] | None, optional: Iterable[str] = ()) -> None:
+        """`optional`: those that need not match."""
         if patterns is not None and not isinstance(patterns, Iterable):
             raise invalid("ignore", f"expected names or patterns, got {patterns!r}")
         self.patterns = [patterns] if isinstance(patterns, str) else list(patterns or ())
-        self._used: set[str] = set()
+        self._used = set(optional)
         for pattern in self.patterns:
             if not isinstance(pattern, str):
                 raise invalid("ignore", f"expected names or patterns, got {pattern!r}")

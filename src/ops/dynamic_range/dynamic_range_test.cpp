@@ -5,7 +5,7 @@
 
 #include "ops/dynamic_range/testing.hpp"
 #include "ops/elementwise/testing_checks.hpp"
-#include "ops/elementwise/testing_environment.hpp"
+#include "testing/environment.hpp"
 
 namespace octavo::testing {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "ops/dynamic_range/testing.hpp"
-#include "ops/elementwise/testing_large.hpp"
+#include "testing/large.hpp"
 
 namespace octavo::testing {
 namespace {

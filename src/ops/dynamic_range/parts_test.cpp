@@ -8,7 +8,7 @@
 
 #include "ops/dynamic_range/testing.hpp"
 #include "ops/elementwise/testing_data.hpp"
-#include "ops/elementwise/testing_threads.hpp"
+#include "testing/threads.hpp"
 
 namespace octavo::testing {
 namespace {

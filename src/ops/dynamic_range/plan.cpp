@@ -1,30 +1,11 @@
-// The plan of dynamic-range quantize: select, check, run.
-//
-// Slices that are runs of consecutive elements (tokens, groups, channels of the first axis) go
-// through a fused kernel, one after another. All others, and those that are few and long, take two
-// passes: ranges, each part its own, in the workspace; then the elementwise quantize.
-#include <algorithm>
-
-#include "core/check.hpp"
-#include "core/parallel.hpp"
-#include "octavo/dynamic_range_quantize.hpp"
-#include "ops/dynamic_range/kernels.hpp"
-#include "ops/dynamic_range/ranges.hpp"
-#include "ops/elementwise/driver.hpp"
-#include "ops/elementwise/parameters.hpp"
-#include "ops/elementwise/plan.hpp"
+// The plan of dynamic-range quantize: select, check, run. Neutral: it reads no tensor.
+#include "ops/dynamic_range/implementation.hpp"
 
 namespace octavo {
 namespace {
 
 using detail::invalid;
 using detail::unsupported;
-
-// Rows that are few and no longer fit the second cache, about, are better shared out among the
-// threads.
-bool are_few_and_long(std::int64_t rows, std::int64_t length, int threads) {
-  return threads > 1 && length > std::int64_t{1} << 18 && rows < 8 * std::int64_t{threads};
-}
 
 Result<detail::ElementwiseProblem> to_problem(const DynamicRangeQuantizeDescriptor& d) {
   detail::ElementwiseProblem p;
@@ -69,29 +50,71 @@ Result<detail::ElementwiseProblem> to_problem(const DynamicRangeQuantizeDescript
                                           static_cast<int>(d.scope)));
 }
 
-template <class C>
-void store_parameters(const numerics::Range<C>& range, const detail::KernelCall& call,
-                      std::int64_t slice) {
-  const auto found = numerics::range_parameters(range, call.symmetric, call.range);
-  static_cast<C*>(call.scale_found)[slice] = found.scale;
-  if (call.zero_point_found != nullptr) call.zero_point_found[slice] = found.zero_point;
+// The arguments, as quantize would be given them.
+struct QuantizeArgs {
+  TensorRef scales;
+  TensorRef zero_points;
+  detail::ElementwiseArgs args;
+
+  explicit QuantizeArgs(const DynamicRangeQuantizeArgs& given)
+      : scales(given.scales),
+        zero_points(given.zero_points) {
+    args.input = &given.input;
+    args.output = &given.output;
+    args.scales = &scales;
+    if (detail::has_zero_points(given)) args.zero_points = &zero_points;
+  }
+  QuantizeArgs(const QuantizeArgs&) = delete;  // (it points into itself)
+  QuantizeArgs& operator=(const QuantizeArgs&) = delete;
+  ~QuantizeArgs() = default;
+};
+
+// Whether nothing is wrong, and the tensors have no gaps: quickly, and false without a reason.
+bool are_plain(const detail::DynamicRangeProblem& p, const DynamicRangeQuantizeArgs& args) {
+  const bool has_zero_points = detail::has_zero_points(args);
+  if ((!p.symmetric() && !has_zero_points) || !detail::are_plain(p, QuantizeArgs(args).args))
+    return false;
+  const auto extent = [](const void* data, std::int64_t bytes) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(data);
+    return detail::Extent{begin, begin + static_cast<std::uintptr_t>(bytes)};
+  };
+  const auto input = extent(args.input.data, bytes_for(p.element, p.numel));
+  const auto scales = extent(args.scales.data, bytes_for(p.compute(), p.slices));
+  if (scales.overlaps(input)) return false;
+  if (!has_zero_points) return true;
+  const auto zero_points = extent(args.zero_points.data, bytes_for(DType::s32, p.slices));
+  return !zero_points.overlaps(input) && !zero_points.overlaps(scales);
 }
 
-// What a fused kernel does, for a row whose elements have to be gathered: twice, piece by piece.
-template <class C>
-Target fuse_gathered(const detail::Work& work, const detail::KernelCall& call) {
-  numerics::Range<C> range;
-  detail::Work step = work;
-  detail::KernelCall c = call;
-  c.low = &range.low;
-  c.high = &range.high;
-  step.kernel = work.range;
-  detail::run_gathered(step, c);
-  store_parameters(range, call, 0);
-  c.scale = call.scale_found;
-  c.zero_point = call.symmetric ? nullptr : call.zero_point_found;
-  step.kernel = work.quantize;
-  return detail::run_gathered(step, c);
+// What is wrong with the arguments, if anything is.
+Status check(const detail::DynamicRangeProblem& p, const DynamicRangeQuantizeArgs& args) {
+  const bool has_zero_points = detail::has_zero_points(args);
+  if (!p.symmetric() && !has_zero_points)
+    return invalid("zero_points",
+                   fmt::format("expected {} of s32 in mode asymmetric, got none", p.slices));
+  if (args.scales.dtype != p.compute())
+    return unsupported("scales",
+                       fmt::format("expected {}, the compute type of {}, got {}", name(p.compute()),
+                                   name(p.element), name(args.scales.dtype)));
+  if (Status s = detail::check_tensors(p, QuantizeArgs(args).args); !s) return s;
+  // Scales and zero points are written too: nothing else may lie there.
+  const Result<detail::Checked> input = detail::check_input("input", args.input, args.input.dtype);
+  if (!input) return input.error();
+  const Result<detail::Checked> scale =
+      detail::check_output("scales", args.scales, args.scales.dtype);
+  if (!scale) return scale.error();
+  const auto apart = [](const char* argument, const detail::Checked& a, const char* other,
+                        const detail::Checked& b) -> Status {
+    if (!a.extent.overlaps(b.extent)) return {};
+    return invalid(argument, fmt::format("expected memory apart from {}, got an overlap", other));
+  };
+  if (Status s = apart("scales", *scale, "input", *input); !s) return s;
+  if (!has_zero_points) return {};
+  const Result<detail::Checked> zero_point =
+      detail::check_output("zero_points", args.zero_points, args.zero_points.dtype);
+  if (!zero_point) return zero_point.error();
+  if (Status s = apart("zero_points", *zero_point, "input", *input); !s) return s;
+  return apart("zero_points", *zero_point, "scales", *scale);
 }
 
 }  // namespace
@@ -106,228 +129,94 @@ std::string_view name(RangeMode mode) noexcept {
   return "unknown";
 }
 
-struct DynamicRangeAccess {
-  using Plan = DynamicRangeQuantizePlan;
-  using Args = DynamicRangeQuantizeArgs;
+namespace detail {
 
-  const Plan& plan;
-  const Args& args;
-  const detail::ElementwiseProblem& problem = detail::problem_of(plan.quantize_);
-  const bool wide = problem.element == DType::f64;
-  const bool symmetric = plan.mode_ == RangeMode::symmetric;
-  const TensorRef scales = args.scales;
-  const TensorRef zero_points = args.zero_points;
-
-  [[nodiscard]] detail::RangePass pass() const { return pass_of(plan); }
-  static detail::RangePass pass_of(const Plan& plan) {
-    return {plan.slices_, plan.threads_, plan.mode_ == RangeMode::symmetric,
-            detail::problem_of(plan.quantize_).element};
+Status check_mode(RangeMode mode, DType output, IntRange range) {
+  switch (mode) {
+    case RangeMode::symmetric:
+      if (output != DType::s8 && output != DType::s4)
+        return unsupported("output", fmt::format("expected s8 or s4 in mode symmetric, got {}; use "
+                                                 "mode asymmetric",
+                                                 name(output)));
+      if (range.max <= 0)
+        return invalid("q_max",
+                       fmt::format("expected more than 0 in mode symmetric, got {}", range.max));
+      return {};
+    case RangeMode::asymmetric:
+      if (range.max <= range.min)
+        return invalid("q_max", fmt::format("expected more than q_min ({}) in mode asymmetric, got "
+                                            "{}",
+                                            range.min, range.max));
+      return {};
   }
+  return unsupported(
+      "mode", fmt::format("expected symmetric or asymmetric, got {}", static_cast<int>(mode)));
+}
 
-  [[nodiscard]] bool has_zero_points() const {
-    return args.zero_points.data != nullptr || args.zero_points.shape.rank() > 0;
-  }
-
-  [[nodiscard]] std::int32_t* found_zero_points() const {
-    return has_zero_points() ? static_cast<std::int32_t*>(args.zero_points.data) : nullptr;
-  }
-
-  [[nodiscard]] detail::ElementwiseArgs elementwise_args() const {
-    detail::ElementwiseArgs e;
-    e.input = &args.input;
-    e.output = &args.output;
-    e.scales = &scales;
-    if (has_zero_points()) e.zero_points = &zero_points;
-    return e;
-  }
-
-  [[nodiscard]] Status check() const {
-    if (!symmetric && !has_zero_points())
-      return invalid("zero_points",
-                     fmt::format("expected {} of s32 in mode asymmetric, got none", plan.slices_));
-    if (const DType compute = compute_type(problem.element); args.scales.dtype != compute)
-      return unsupported("scales",
-                         fmt::format("expected {}, the compute type of {}, got {}", name(compute),
-                                     name(problem.element), name(args.scales.dtype)));
-    if (Status s = detail::check_tensors(plan.quantize_, elementwise_args()); !s) return s;
-    // They are written too: nothing else may lie there.
-    const auto extent = [](const char* argument, const TensorMut& t) {
-      return detail::check_output(argument, t, t.dtype);
-    };
-    const Result<detail::Checked> input =
-        detail::check_input("input", args.input, args.input.dtype);
-    if (!input) return input.error();
-    const Result<detail::Checked> scale = extent("scales", args.scales);
-    if (!scale) return scale.error();
-    const auto apart = [](const char* argument, const detail::Checked& a, const char* other,
-                          const detail::Checked& b) -> Status {
-      if (!a.extent.overlaps(b.extent)) return {};
-      return invalid(argument, fmt::format("expected memory apart from {}, got an overlap", other));
-    };
-    if (Status s = apart("scales", *scale, "input", *input); !s) return s;
-    if (!has_zero_points()) return {};
-    const Result<detail::Checked> zero_point = extent("zero_points", args.zero_points);
-    if (!zero_point) return zero_point.error();
-    if (Status s = apart("zero_points", *zero_point, "input", *input); !s) return s;
-    return apart("zero_points", *zero_point, "scales", *scale);
-  }
-
-  [[nodiscard]] Status check_workspace(const Workspace& workspace) const {
-    const TensorRef output = args.output;
-    return detail::check_workspace(workspace, plan.workspace_size(),
-                                   {&args.input, &output, &scales, &zero_points});
-  }
-
-  [[nodiscard]] detail::Work work() const {
-    detail::Work w;
-    const detail::ElementwiseArgs e = elementwise_args();
-    w.iteration = detail::iterate(problem, e);
-    w.input_type = problem.element;
-    w.output_type = problem.integer;
-    w.call.input = args.input.data;
-    w.call.output = args.output.data;
-    w.call.range = detail::range_of(plan.quantize_);
-    w.call.profile = problem.profile;
-    w.call.symmetric = symmetric;
-    w.call.scale_found = args.scales.data;
-    w.call.zero_point_found = found_zero_points();
-    return w;
-  }
-
-  [[nodiscard]] detail::KernelKey key(bool per_lane) const {
-    return {Op::quantize, problem.element, problem.integer, per_lane};
-  }
-
-  // The parameters of all slices from their ranges; without a workspace there was no element.
-  void find_all(const Stream& stream, const detail::KernelCall& call, const void* ranges) const {
-    const std::int64_t slices = plan.slices_;
-    const int finders =
-        static_cast<int>(std::clamp<std::int64_t>(slices / 4096, 1, stream.threads()));
-    const auto find = [&]<class C>(C /*compute type*/, std::int64_t i) {
-      store_parameters(ranges == nullptr ? numerics::Range<C>() : pass().merged<C>(ranges, i), call,
-                       i);
-    };
-    detail::parallel(stream, finders, [&](int part) {
-      const std::int64_t first = slices / finders * part;
-      const std::int64_t last = part + 1 == finders ? slices : slices / finders * (part + 1);
-      for (std::int64_t i = first; i < last; ++i) wide ? find(double(), i) : find(float(), i);
-    });
-  }
-
-  // A slice for each row.
-  void run_rows(const Stream& stream, detail::Work w, Target target) const {
-    const auto kernels = detail::dynamic_range_kernels_of(target);
-    w.kernel = kernels.find_fused(key(false));
-    w.range = kernels.find_range(key(false));
-    w.quantize = detail::kernels_of(target).find(key(false));
-    w.gathered_row = wide ? fuse_gathered<double> : fuse_gathered<float>;
-    w.whole_rows = true;
-    detail::execute(stream, w);
-  }
-
-  // Ranges first, then quantize.
-  void run_passes(const Stream& stream, const detail::Work& base, Target target,
-                  void* workspace) const {
-    pass().run(stream, base, target, workspace);
-    find_all(stream, base.call, workspace);
-
-    detail::Work w = base;
-    const bool per_lane = w.iteration.per_lane;
-    detail::Parameters p;
-    p.compute = p.scale_type = compute_type(problem.element);
-    p.range = base.call.range;
-    p.count = plan.slices_;
-    p.scan = detail::kernels_of(target).scan;
-    p.scales = args.scales.data;
-    if (!symmetric) p.zero_points = base.call.zero_point_found;
-    (void)detail::prepare(p, nullptr);  // (what was found is a scale)
-    w.kernel = detail::kernels_of(target).find(key(per_lane));
-    w.call.scale_found = nullptr;
-    w.call.zero_point_found = nullptr;
-    detail::set_parameters(w.call, p);
-    detail::execute(stream, w);
-  }
-
-  void run(const Stream& stream, void* workspace) const {
-    if (plan.slices_ == 0) return;
-    if (plan.numel_ == 0) {
-      detail::KernelCall none;
-      none.range = detail::range_of(plan.quantize_);
-      none.symmetric = symmetric;
-      none.scale_found = args.scales.data;
-      none.zero_point_found = found_zero_points();
-      return find_all(stream, none, nullptr);
-    }
-    detail::Work w = work();
-    detail::Iteration& it = w.iteration;
-    // Slices of one element lie along the lanes; they are rows all the same.
-    if (it.per_lane && plan.slices_ == plan.numel_) {
-      it.odd_nibbles = is_packed(problem.integer);
-      if (it.odd_nibbles) it.rows_per_cut = it.length();
-      it.rows *= it.length();
-      it.dims[static_cast<std::size_t>(it.rank++)] = {1, {1, 1, 1, 0}};
-      it.per_lane = false;
-    }
-    // Runs that start within a byte are the reference's.
-    const Target target = it.odd_nibbles ? Target::scalar : plan.sku_.target;
-    const bool rows = !it.per_lane && it.rows == plan.slices_;
-    const bool shared =
-        plan.workspace_size() > 0 && are_few_and_long(plan.slices_, it.length(), stream.threads());
-    if (rows && !shared) {
-      run_rows(stream, w, target);
-    } else {
-      run_passes(stream, w, target, workspace);
-    }
-  }
-};
+}  // namespace detail
 
 Result<DynamicRangeQuantizePlan> DynamicRangeQuantizePlan::select(
     const Stream& stream, const Descriptor& descriptor, const PlanPreference& preference) {
   const auto problem = to_problem(descriptor);
   if (!problem) return problem.error();
-  PlanPreference rest = preference;
-  rest.max_workspace_bytes = std::nullopt;
-  const auto quantize = detail::ElementwisePlan::select(stream, *problem, rest);
-  if (!quantize) return quantize.error();
-  if (Status s =
-          detail::check_mode(descriptor.mode, descriptor.output, detail::range_of(*quantize));
-      !s)
+  const auto checked = detail::check_problem(*problem);
+  if (!checked) return checked.error();
+  const auto allowed = detail::allowed_places(stream, preference);
+  if (!allowed) return allowed.error();
+  if (Status s = detail::check_mode(descriptor.mode, descriptor.output, checked->range); !s)
     return s.error();
+  const detail::DynamicRangeProblem p{*checked, descriptor.mode};
+  auto chosen =
+      detail::choose(*allowed, p, {detail::cpu_dynamic_range(), detail::test_dynamic_range});
+  if (!chosen) return chosen.error();
 
-  DynamicRangeQuantizePlan plan(*quantize);
-  plan.mode_ = descriptor.mode;
-  plan.numel_ = *detail::count_elements("shape", problem->shape);
-  plan.slices_ = detail::slices_of(*quantize);
-  plan.threads_ = stream.threads();
-  plan.sku_ = quantize->sku();
-  plan.sku_.category = Category::dynamic_range;
-  plan.sku_.op = descriptor.mode == RangeMode::symmetric ? Op::dynamic_range_quantize
-                                                         : Op::dynamic_range_quantize_asymmetric;
-  if (Status s = detail::check_max_workspace(preference, plan.workspace_size(),
+  KernelSku& sku = chosen->impl->sku;
+  sku.category = Category::dynamic_range;
+  sku.op = p.symmetric() ? Op::dynamic_range_quantize : Op::dynamic_range_quantize_asymmetric;
+  sku.element = p.element;
+  sku.aux_element = p.integer;
+  sku.layout = p.layout;
+  sku.profile = p.profile;
+  sku.target = chosen->at.target;
+  sku.backend = chosen->at.backend;
+  sku.guarantee.math = p.compute();
+  if (Status s = detail::check_max_workspace(preference, chosen->impl->workspace_bytes,
                                              "for the ranges that each thread finds");
       !s)
     return s.error();
-  return plan;
+  return DynamicRangeQuantizePlan(std::move(chosen->impl));
 }
+
+DynamicRangeQuantizePlan::DynamicRangeQuantizePlan(std::shared_ptr<const DynamicRangeImpl> impl)
+    : impl_(std::move(impl)) {}
 
 std::size_t DynamicRangeQuantizePlan::workspace_size() const noexcept {
-  const auto& problem = detail::problem_of(quantize_);
-  const bool rows = problem.layout == Layout::per_token || problem.layout == Layout::per_group;
-  if (rows && (slices_ == 0 || !are_few_and_long(slices_, numel_ / slices_, threads_))) return 0;
-  return DynamicRangeAccess::pass_of(*this).workspace_size();
+  return impl_->workspace_bytes;
 }
+std::int64_t DynamicRangeQuantizePlan::slices() const noexcept { return impl_->problem.slices; }
+const KernelSku& DynamicRangeQuantizePlan::sku() const noexcept { return impl_->sku; }
 
 Status DynamicRangeQuantizePlan::can_implement(const Args& args) const {
-  return DynamicRangeAccess{*this, args}.check();
+  return check(impl_->problem, args);
 }
 
 Status DynamicRangeQuantizePlan::run(const Stream& stream, Workspace workspace,
                                      const Args& args) const {
-  const DynamicRangeAccess access{*this, args};
-  if (Status s = access.check(); !s) return s;
-  if (Status s = access.check_workspace(workspace); !s) return s;
-  access.run(stream, workspace.data);
-  return {};
+  if (Status s = detail::check_stream(stream, impl_->sku.backend); !s) return s;
+  const bool plain = are_plain(impl_->problem, args);
+  if (!plain)
+    if (Status s = check(impl_->problem, args); !s) return s;
+  if (impl_->workspace_bytes == 0)
+    return impl_->problem.slices == 0 ? Status() : impl_->run(stream, nullptr, args, plain);
+  const TensorRef output = args.output;
+  const TensorRef scales = args.scales;
+  const TensorRef zero_points = args.zero_points;
+  if (Status s = detail::check_workspace(workspace, impl_->workspace_bytes,
+                                         {&args.input, &output, &scales, &zero_points});
+      !s)
+    return s;
+  if (impl_->problem.slices == 0) return {};
+  return impl_->run(stream, workspace.data, args, plain);
 }
 
 }  // namespace octavo

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "ops/elementwise/testing_checks.hpp"
-#include "ops/elementwise/testing_environment.hpp"
 #include "ops/elementwise/testing_placed.hpp"
+#include "testing/environment.hpp"
 
 namespace octavo::testing {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "ops/dynamic_range/testing.hpp"
 #include "ops/elementwise/testing_checks.hpp"
-#include "ops/elementwise/testing_digests.hpp"
+#include "testing/digests.hpp"
 
 namespace octavo::testing {
 namespace {

@@ -38,7 +38,7 @@ TEST_P(Guard, LargerThanCaches) {
       const std::int64_t times = large_bytes / output_bytes(once.problem) + 1;
       const Operands o = repeated(once, times);
       const Bytes want = repeated(expected(once), times);
-      const auto plan = octavo::detail::ElementwisePlan::select(stream, o.problem, {});
+      const auto plan = octavo::detail::AnyElementwisePlan::select(stream, o.problem, {});
       ASSERT_TRUE(plan);
       GuardedCall call(std::max({want.size(), o.input.size(), o.grad.size()}) + 64);
       FaultNote::set(digest_name(kind) + ", " + std::string(name(target)));

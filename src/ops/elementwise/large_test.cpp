@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/elementwise/testing_large.hpp"
 #include "ops/elementwise/testing_placed.hpp"
+#include "testing/large.hpp"
 
 namespace octavo::testing {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/elementwise/kernels.hpp"
 #include "ops/elementwise/testing_refusals.hpp"
+#include "ops/runs/cpu/call.hpp"
 
 namespace octavo::testing {
 namespace {
@@ -145,10 +145,18 @@ TEST(ScaleRefusals, NotANumberBetweenNegativeAndPositiveOnes) {
     });
 }
 
+template <Target... targets>
+octavo::detail::ScanFunction scan_on(Target target,
+                                     octavo::detail::TargetList<targets...> /*all*/) {
+  octavo::detail::ScanFunction scan = nullptr;
+  ((scan = target == targets ? octavo::detail::scan<targets> : scan), ...);
+  return scan;
+}
+
 // What finds them: the least and the most of any number of scales, wherever they are.
 TEST(ScaleRefusals, ScansOfEveryTargetLookAtAll) {
   for (const Target target : available_targets()) {
-    const auto scan = octavo::detail::kernels_of(target).scan;
+    const octavo::detail::ScanFunction scan = scan_on(target, octavo::detail::VectorTargets());
     if (scan == nullptr) continue;
     for (std::size_t n = 1; n <= 70; ++n)
       for (std::size_t at = 0; at < n; ++at) {

@@ -19,11 +19,12 @@
 
 #include "octavo/octavo.hpp"
 #include "ops/elementwise/oracle.hpp"
+#include "testing/machine.hpp"
+#include "testing/memory.hpp"
 
 namespace octavo::testing {
 
 using Problem = octavo::detail::ElementwiseProblem;
-using Bytes = std::vector<std::byte>;
 
 inline constexpr std::array all_ops{Op::quantize,      Op::quantize_backward,
                                     Op::dequantize,    Op::dequantize_backward,
@@ -33,55 +34,6 @@ inline constexpr std::array all_layouts{Layout::per_tensor, Layout::per_channel,
 inline constexpr std::array all_floats{DType::f32, DType::f64, DType::f16, DType::bf16};
 inline constexpr std::array all_integers{DType::s8, DType::u8, DType::s4, DType::u4};
 inline constexpr std::array all_profiles{Profile::torch, Profile::onnx};
-inline constexpr std::array all_thread_counts{1, 2, 3, 7, 16};
-
-#if defined(__x86_64__)
-inline constexpr std::array machine_targets{Target::scalar, Target::avx2,       Target::avxvnni,
-                                            Target::avx512, Target::avx512vnni, Target::amx};
-#elif defined(__aarch64__)
-inline constexpr std::array machine_targets{Target::scalar, Target::neon, Target::dotprod,
-                                            Target::i8mm, Target::sve};
-#else
-inline constexpr std::array machine_targets{Target::scalar};
-#endif
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // g++
-#define OCTAVO_SANITIZED 1
-#elif defined(__has_feature)  // clang
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define OCTAVO_SANITIZED 1
-#endif
-#endif
-#ifdef OCTAVO_SANITIZED
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
-
-#ifdef __OPTIMIZE__
-inline constexpr bool optimized = true;
-#else
-inline constexpr bool optimized = false;
-#endif
-
-/// Whether the CPU is qemu's.
-[[nodiscard]] inline bool emulated() {
-  static const bool found = [] {
-    const char* text = std::getenv("OCTAVO_EMULATED");
-    return text != nullptr && std::string_view(text) == "1";
-  }();
-  return found;
-}
-
-/// Whether the tests run many times slower than usual: in an emulator, with a sanitizer, compiled
-/// without optimization.
-[[nodiscard]] inline bool slow_machine() { return sanitized || !optimized || emulated(); }
-
-/// Why guard pages prove nothing of this target here, or empty.
-[[nodiscard]] inline std::string no_guard_tests(Target target) {
-  if (!emulated() || target != Target::avx2) return {};
-  return "qemu reads a whole vector where a masked load of AVX2 reads some of it";
-}
 
 // ---- kinds of operation ------------------------------------------------------------------------
 
@@ -163,15 +115,6 @@ struct Kind {
   return {p.q_min.value_or(storage.min), p.q_max.value_or(storage.max)};
 }
 
-[[nodiscard]] inline std::int64_t product(const Shape& shape, int first, int last) {
-  std::int64_t n = 1;
-  for (int i = first; i < last; ++i) n *= shape[i];
-  return n;
-}
-[[nodiscard]] inline std::int64_t numel(const Shape& shape) {
-  return product(shape, 0, shape.rank());
-}
-
 /// How many scales a problem has, and which of them element i (row-major) uses.
 [[nodiscard]] inline std::int64_t slice_count(const Problem& p) {
   switch (p.layout) {
@@ -209,65 +152,6 @@ inline void describe(std::ostream& out, const Problem& p) {
       << range.max << "] scale type " << name(scale_type(p));
 }
 
-// ---- memory ------------------------------------------------------------------------------------
-
-/// Contiguous tensors of any type, element by element; rows of packed types start on a byte.
-class Elements {
- public:
-  Elements(DType type, const Shape& shape)
-      : type_(type),
-        cols_(shape.rank() == 0 ? 1 : shape[shape.rank() - 1]) {
-    rows_ = cols_ == 0 ? 0 : numel(shape) / cols_;
-  }
-  [[nodiscard]] std::int64_t bytes() const { return rows_ * bytes_for(type_, cols_); }
-
-  /// The bits of a float; the value of an integer.
-  [[nodiscard]] std::int64_t get(const void* data, std::int64_t i) const {
-    if (!is_packed(type_)) {
-      const std::uint64_t bits = load_bits(data, octavo::bits(type_) / 8, i);
-      return type_ == DType::s8 ? static_cast<std::int8_t>(bits) : static_cast<std::int64_t>(bits);
-    }
-    const auto byte = static_cast<int>(static_cast<const std::byte*>(data)[byte_of(i)]);
-    const int nibble = (byte >> shift_of(i)) & 15;
-    return type_ == DType::s4 && nibble > 7 ? nibble - 16 : nibble;
-  }
-  /// Writing the last element of an odd row clears the padding beside it, as kernels do.
-  void set(void* data, std::int64_t i, std::int64_t value) const {
-    if (!is_packed(type_)) {
-      store_bits(data, octavo::bits(type_) / 8, i, static_cast<std::uint64_t>(value));
-      return;
-    }
-    std::byte& byte = static_cast<std::byte*>(data)[byte_of(i)];
-    const auto nibble = static_cast<std::byte>(value & 15);
-    byte = shift_of(i) == 0 ? nibble : (byte & std::byte{15}) | nibble << 4;
-  }
-
- private:
-  [[nodiscard]] std::int64_t byte_of(std::int64_t i) const {
-    return i / cols_ * bytes_for(type_, cols_) + i % cols_ / 2;
-  }
-  [[nodiscard]] int shift_of(std::int64_t i) const { return i % cols_ % 2 == 0 ? 0 : 4; }
-
-  DType type_;
-  std::int64_t cols_;
-  std::int64_t rows_ = 0;
-};
-
-/// FNV-1a, 64 bits.
-class Digest {
- public:
-  void add(const void* data, std::size_t bytes) {
-    for (std::size_t i = 0; i < bytes; ++i)
-      state_ = (state_ ^ static_cast<std::uint64_t>(static_cast<const std::byte*>(data)[i])) *
-               0x100000001b3ULL;
-  }
-  void add(const Bytes& bytes) { add(bytes.data(), bytes.size()); }
-  [[nodiscard]] std::uint64_t value() const { return state_; }
-
- private:
-  std::uint64_t state_ = 0xcbf29ce484222325ULL;
-};
-
 // ---- a call ------------------------------------------------------------------------------------
 
 /// Scales and zero points, dealt out in turn to the slices of a problem.
@@ -303,7 +187,7 @@ struct Pointers {
 }
 
 /// Runs a plan of any kind. Per tensor, the scale and the zero point are read through the pointers.
-inline Status run(const octavo::detail::ElementwisePlan& plan, const Stream& stream,
+inline Status run(const octavo::detail::AnyElementwisePlan& plan, const Stream& stream,
                   const Problem& p, const Pointers& at, Workspace workspace = {}) {
   const Shape slices{slice_count(p)};
   const TensorRef input(at.input, input_type(p), p.shape);
@@ -329,7 +213,7 @@ inline Status run(const octavo::detail::ElementwisePlan& plan, const Stream& str
 /// Selects and runs, with a workspace of its own.
 inline Status run(const Stream& stream, const Problem& p, const Pointers& at,
                   std::optional<Target>* ran = nullptr) {
-  auto plan = octavo::detail::ElementwisePlan::select(stream, p, {});
+  auto plan = octavo::detail::AnyElementwisePlan::select(stream, p, {});
   if (!plan) return plan.error();
   if (ran != nullptr) *ran = plan->sku().target;
   const WorkspaceBuffer workspace(plan->workspace_size());
@@ -339,7 +223,7 @@ inline Status run(const Stream& stream, const Problem& p, const Pointers& at,
 /// Whether this CPU has the target, and the library elementwise kernels just for it.
 [[nodiscard]] inline bool own_kernels(Target target) {
   if (!is_available(target)) return false;
-  const auto plan = octavo::detail::ElementwisePlan::select(
+  const auto plan = octavo::detail::AnyElementwisePlan::select(
       Stream::cpu({.threads = 1, .cap = target}), problem_of({}, {1}), {});
   return plan && plan->sku().target == target;
 }

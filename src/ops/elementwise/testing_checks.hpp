@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "ops/elementwise/testing_data.hpp"
-#include "ops/elementwise/testing_threads.hpp"
+#include "testing/threads.hpp"
 
 namespace octavo::testing {
 

@@ -1,74 +1,16 @@
-// Data that is hard to quantize, and memory that notices a stray access.
+// Data that is hard to quantize.
 #pragma once
-
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <bit>
 #include <mutex>
 #include <utility>
 
-#include "ops/elementwise/driver.hpp"
 #include "ops/elementwise/testing.hpp"
+#include "ops/runs/cpu/driver.hpp"
+#include "testing/guarded.hpp"
+#include "testing/random.hpp"
 
 namespace octavo::testing {
-
-/// splitmix64: a good sequence from any seed, in five lines.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
-  std::uint64_t below(std::uint64_t bound) { return next() % bound; }
-
- private:
-  std::uint64_t state_;
-};
-
-/// The bits of significand * 2^exponent, cut off (not rounded) to the format, infinity included.
-[[nodiscard]] inline std::uint64_t pack(DType t, unsigned __int128 significand, int exponent) {
-  const FloatFormat f = format_of(t);
-  if (significand == 0) return 0;
-  const auto high = static_cast<std::uint64_t>(significand >> 64);
-  const auto bits_in = [](std::uint64_t n) { return 64 - std::countl_zero(n); };
-  const int width =
-      high != 0 ? 64 + bits_in(high) : bits_in(static_cast<std::uint64_t>(significand));
-  const int last_place =
-      std::max(width - 1 - f.significand, 1 - f.bias() - f.significand - exponent);
-  if (last_place >= width) return 0;
-  significand = last_place >= 0 ? significand >> last_place : significand << -last_place;
-  exponent += last_place;
-  if (exponent + f.significand > f.bias()) return f.infinity();
-  const auto below = static_cast<std::uint64_t>(exponent + f.significand + f.bias() - 1);
-  return (below << f.significand) + static_cast<std::uint64_t>(significand);
-}
-
-/// NaNs of both signs and kinds, infinities, zeros, the ends of the subnormals and normals.
-[[nodiscard]] inline std::uint64_t special_bits(DType t, Random& random) {
-  const FloatFormat f = format_of(t);
-  const std::uint64_t payload = random.next() & ((std::uint64_t{1} << f.significand) - 1);
-  const std::uint64_t one = std::uint64_t{1} << f.significand;
-  const std::array<std::uint64_t, 12> table{
-      f.infinity() | payload | 1,  // quiet or signalling
-      f.nan(),
-      f.infinity() | 1,
-      f.infinity(),
-      f.infinity() - 1,  // the largest finite number
-      0,
-      1,
-      one - 1,  // the largest subnormal
-      one,      // the smallest normal
-      payload,
-      f.infinity() - 1 - (payload & 0xff),
-      static_cast<std::uint64_t>(f.bias()) << f.significand,
-  };
-  const std::uint64_t sign = random.below(2) != 0 ? f.sign() : 0;
-  return sign | table[random.below(table.size())];
-}
 
 /// A float that matters for quantizing with these parameters: special values, any bits at all, and
 /// numbers within a few ulps of (k + 1/2) * scale, where k + zero_point is in or near the range, or
@@ -222,56 +164,5 @@ inline constexpr std::array<std::pair<DType, DType>, 4> mixed_types{{{DType::f32
   }
   return kinds;
 }
-
-/// Memory between two pages that must not be touched, for data flush against either of them or
-/// some bytes away from it.
-class GuardedMemory {
- public:
-  explicit GuardedMemory(std::size_t capacity)
-      : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))),
-        size_((capacity + page_ - 1) / page_ * page_) {
-    void* mapping = mmap(nullptr, size_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapping == MAP_FAILED) std::abort();
-    first_ = static_cast<std::byte*>(mapping) + page_;
-    if (mprotect(first_, size_, PROT_READ | PROT_WRITE) != 0) std::abort();
-  }
-  GuardedMemory(const GuardedMemory&) = delete;
-  GuardedMemory& operator=(const GuardedMemory&) = delete;
-  ~GuardedMemory() { munmap(first_ - page_, size_ + 2 * page_); }
-
-  /// Where data begins that is `offset` bytes behind the front guard, or before the back guard.
-  [[nodiscard]] std::byte* front(std::size_t offset = 0) const { return first_ + offset; }
-  [[nodiscard]] std::byte* back(std::size_t bytes, std::size_t offset = 0) const {
-    return first_ + size_ - bytes - offset;
-  }
-
-  /// Paints a range and what lies beside it.
-  void repaint(const std::byte* data, std::size_t bytes) const {
-    const auto [low, high] = beside(data, bytes);
-    std::fill(low, high, paint);
-  }
-  /// Whether what lies beside the range has its paint still.
-  [[nodiscard]] bool untouched(const std::byte* data, std::size_t bytes) const {
-    const auto painted = [](std::byte b) { return b == paint; };
-    const auto [low, high] = beside(data, bytes);
-    return std::all_of(static_cast<const std::byte*>(low), data, painted) &&
-           std::all_of(data + bytes, static_cast<const std::byte*>(high), painted);
-  }
-
- private:
-  static constexpr std::byte paint{0xA5};
-  static constexpr std::ptrdiff_t reach = 128;
-  [[nodiscard]] std::pair<std::byte*, std::byte*> beside(const std::byte* data,
-                                                         std::size_t bytes) const {
-    const std::ptrdiff_t low = data - first_;
-    const std::ptrdiff_t high = low + static_cast<std::ptrdiff_t>(bytes);
-    return {first_ + std::max<std::ptrdiff_t>(low - reach, 0),
-            first_ + std::min(high + reach, static_cast<std::ptrdiff_t>(size_))};
-  }
-
-  std::size_t page_;
-  std::size_t size_;
-  std::byte* first_ = nullptr;
-};
 
 }  // namespace octavo::testing

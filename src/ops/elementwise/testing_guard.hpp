@@ -2,51 +2,11 @@
 // the full form a mode of octavo_exhaustive.
 #pragma once
 
-#include <csignal>
-#include <cstdio>
 #include <sstream>
 
 #include "ops/elementwise/testing_data.hpp"
 
 namespace octavo::testing {
-
-/// What is being run, for the message of a fault: a stray access ends the process.
-class FaultNote {
- public:
-  FaultNote() {
-    struct sigaction action = {};
-    action.sa_handler = [](int) {
-      write_note();
-      // The default action is back (SA_RESETHAND), and the same access faults again.
-    };
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
-    sigaction(SIGSEGV, &action, &before_);
-  }
-  FaultNote(const FaultNote&) = delete;
-  FaultNote& operator=(const FaultNote&) = delete;
-  ~FaultNote() { sigaction(SIGSEGV, &before_, nullptr); }
-
-  static void set(const std::string& text) {
-    length() = text.copy(buffer().data(), buffer().size());
-  }
-
- private:
-  static void write_note() {
-    constexpr std::string_view prefix = "\nan access outside of a buffer, in ";
-    [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, prefix.data(), prefix.size());
-    written = ::write(STDERR_FILENO, buffer().data(), length());
-    written = ::write(STDERR_FILENO, "\n", 1);
-  }
-  static std::array<char, 512>& buffer() {
-    static thread_local std::array<char, 512> text{};
-    return text;
-  }
-  static std::size_t& length() {
-    static thread_local std::size_t bytes = 0;
-    return bytes;
-  }
-  struct sigaction before_ = {};
-};
 
 struct GuardShape {
   Layout layout;
@@ -77,7 +37,7 @@ class GuardedCall {
 
   /// Runs with each buffer `offset` bytes (each its own, a multiple of its element) behind the
   /// guard in front, or before the one behind. Empty if all is well, else what was wrong.
-  std::string run(const octavo::detail::ElementwisePlan& plan, const Stream& stream,
+  std::string run(const octavo::detail::AnyElementwisePlan& plan, const Stream& stream,
                   const Operands& o, const Bytes& want, bool at_back, std::size_t offset) {
     const auto place = [&](const GuardedMemory& memory, const void* data, std::size_t bytes,
                            DType type, std::size_t factor) {
@@ -126,7 +86,7 @@ struct GuardPlan {
         const Problem p = problem_of(kind, shape.shape, shape.axis, shape.group_size);
         const Operands o = make_operands(p, parameters, static_cast<std::uint64_t>(n));
         const Bytes want = expected(o);
-        const auto plan = octavo::detail::ElementwisePlan::select(stream, p, {});
+        const auto plan = octavo::detail::AnyElementwisePlan::select(stream, p, {});
         std::ostringstream text;
         text << name(target) << ' ' << name(shape.layout) << ' ' << digest_name(kind) << " axis "
              << shape.axis << " length " << n;

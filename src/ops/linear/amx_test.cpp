@@ -7,8 +7,8 @@
 
 #include "octavo/octavo.hpp"
 #include "ops/elementwise/testing_data.hpp"
-#include "ops/elementwise/testing_threads.hpp"
-#include "ops/linear/dot_amx.hpp"
+#include "ops/linear/cpu/dot_amx.hpp"
+#include "testing/threads.hpp"
 #if defined(__x86_64__)
 #include "tests/tiles/emulator.hpp"
 #endif

@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "ops/elementwise/testing_checks.hpp"
-#include "ops/elementwise/testing_environment.hpp"
 #include "ops/linear/testing_guard.hpp"
+#include "testing/environment.hpp"
 
 namespace octavo::testing {
 namespace {

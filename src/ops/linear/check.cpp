@@ -1,14 +1,12 @@
-// The arguments of a linear plan, checked before anything is written.
+// The arguments of a linear plan, checked before anything is written or read.
 #include "ops/linear/check.hpp"
-
-#include <algorithm>
 
 #include "core/check.hpp"
 #include "core/fp_environment.hpp"
 #include "numerics/linear.hpp"
-#include "ops/elementwise/kernels.hpp"
-#include "ops/linear/pack.hpp"
-#include "ops/linear/rows.hpp"
+#include "ops/linear/packed_weight.hpp"
+#include "ops/linear/panels.hpp"
+#include "ops/linear/problem.hpp"
 
 namespace octavo::detail {
 namespace {
@@ -25,28 +23,36 @@ Result<Checked> check_one_or(const char* argument, const TensorRef& t, DType typ
   return check_array(argument, t, type, *numel);
 }
 
+// (Not inlined, so that no conversion is moved out of the environment.)
+__attribute__((noinline)) bool is_output_scale(DType compute, double scale) {
+  const FpEnvironment environment;
+  return compute == DType::f64 ? numerics::is_divisor(scale)
+                               : numerics::is_divisor(static_cast<float>(scale));
+}
+
 class Checker {
  public:
-  Checker(const LinearProblem& problem, Target vector_target, const LinearOperands& operands)
+  Checker(const LinearProblem& problem, const WeightFormat& format, const LinearOperands& operands,
+          Lent& lent)
       : p_(problem),
-        vector_target_(vector_target),
-        o_(operands) {}
+        format_(format),
+        o_(operands),
+        lent_(lent) {}
 
   Status check() {
-    const FpEnvironment environment;
     if (Status s = check_matrices(); !s) return s;
     if (Status s = check_weights(); !s) return s;
     if (Status s = check_scales("weight_scales", o_.weight_scales, p_.n, "output channel"); !s)
       return s;
     if (Status s = check_zero_points("weight_zero_points", o_.weight_zero_points,
-                                     p_.weight_zero_points, p_.weight, p_.n, "output channel");
+                                     p_.weight_zero_points, p_.n, "output channel");
         !s)
       return s;
     if (p_.op == Op::quantized_matmul) {
       if (Status s = check_scales("activation_scales", o_.activation_scales, rows_, "row"); !s)
         return s;
       if (Status s = check_zero_points("activation_zero_points", o_.activation_zero_points,
-                                       p_.activation_zero_points, p_.activation, rows_, "row");
+                                       p_.activation_zero_points, rows_, "row");
           !s)
         return s;
     }
@@ -56,8 +62,9 @@ class Checker {
   }
 
  private:
-  // What is read may not be written.
-  [[nodiscard]] Status note(const char* argument, const Extent& extent) const {
+  // What is read may not be written; nothing lies in what is lent.
+  [[nodiscard]] Status note(const char* argument, const Extent& extent) {
+    lent_.overlaps |= extent.overlaps(lent_.extent);
     if (!extent.overlaps(output_)) return {};
     return invalid("output",
                    fmt::format("expected memory apart from {}, got an overlap", argument));
@@ -90,6 +97,7 @@ class Checker {
       return invalid("output", fmt::format("expected shape [{}, {}], got {}", rows_, p_.n,
                                            to_string(o_.output->shape)));
     output_ = output->extent;
+    lent_.overlaps |= output_.overlaps(lent_.extent);
     return note("input", input->extent);
   }
 
@@ -111,6 +119,11 @@ class Checker {
     if (w.packed.dtype() != p_.weight)
       return unsupported("weight", fmt::format("expected weights of {}, got {}", name(p_.weight),
                                                name(w.packed.dtype())));
+    if (w.packed.format() != format_)
+      return unsupported("weight",
+                         fmt::format("expected weights packed as {}, as the plan was made for, "
+                                     "got {}",
+                                     to_string(format_), to_string(w.packed.format())));
     if (w.packed.n() != p_.n || w.packed.k() != p_.k)
       return invalid("weight", fmt::format("expected weights packed from [{}, {}], got [{}, {}]",
                                            p_.n, p_.k, w.packed.n(), w.packed.k()));
@@ -128,39 +141,13 @@ class Checker {
                  ? Status()
                  : invalid(argument, fmt::format("expected {} scales (one per {}) or one, got none",
                                                  count, what));
-    if (!is_float(t->dtype))
-      return unsupported(argument,
-                         fmt::format("expected f32, f64, f16 or bf16, got {}", name(t->dtype)));
+    if (!LinearFloats::has(t->dtype)) return check_type<LinearFloats>(argument, t->dtype);
     const Result<Checked> checked = check_one_or(argument, *t, t->dtype, count, what);
     if (!checked) return checked.error();
-    if (Status s = note(argument, checked->extent); !s) return s;
-    return compute_type(p_) == DType::f64 ? check_finite<double>(argument, *t, checked->numel)
-                                          : check_finite<float>(argument, *t, checked->numel);
+    return note(argument, checked->extent);
   }
 
-  template <class C>
-  Status check_finite(const char* argument, const TensorRef& t, std::int64_t count) const {
-    constexpr std::int32_t last = 0x7F7FFFFF;
-    if (count == 0) return {};
-    if (t.dtype == DType::f32) {
-      const auto found = kernels_of(vector_target_).scan(t.data, count, INT32_MAX);
-      if (found.most <= last) return {};
-    }
-    constexpr std::int64_t piece = 256;
-    C values[piece];
-    for (std::int64_t first = 0; first < count; first += piece) {
-      const std::int64_t n = std::min(piece, count - first);
-      load_floats(t, false, first, n, values);
-      for (std::int64_t i = 0; i < n; ++i)
-        if (!numerics::is_finite(values[i]))
-          return invalid(argument, fmt::format("expected finite scales, got {} (as {}) at index {}",
-                                               static_cast<double>(values[i]),
-                                               sizeof(C) == 8 ? "f64" : "f32", first + i));
-    }
-    return {};
-  }
-
-  Status check_zero_points(const char* argument, const TensorRef* t, bool wanted, DType type,
+  Status check_zero_points(const char* argument, const TensorRef* t, bool wanted,
                            std::int64_t count, const char* what) {
     if (!wanted) {
       if (!is_given(t)) return {};
@@ -176,16 +163,7 @@ class Checker {
                                                         count, what));
     const Result<Checked> checked = check_one_or(argument, *t, DType::s32, count, what);
     if (!checked) return checked.error();
-    if (Status s = note(argument, checked->extent); !s) return s;
-    if (checked->numel == 0) return {};
-    const auto found = kernels_of(vector_target_).scan(t->data, checked->numel, -1);
-    const IntRange range = storage_range(type);
-    if (found.least >= range.min && found.most <= range.max) return {};
-    const auto* values = static_cast<const std::int32_t*>(t->data);
-    std::int64_t i = 0;
-    while (values[i] >= range.min && values[i] <= range.max) ++i;
-    return invalid(argument, fmt::format("expected {} to {}, the range of {}, got {} at index {}",
-                                         range.min, range.max, name(type), values[i], i));
+    return note(argument, checked->extent);
   }
 
   Status check_bias() {
@@ -198,9 +176,7 @@ class Checker {
     if (!is_given(o_.bias))
       return p_.n == 0 ? Status()
                        : invalid("bias", fmt::format("expected {} elements, got none", p_.n));
-    if (!is_float(o_.bias->dtype))
-      return unsupported(
-          "bias", fmt::format("expected f32, f64, f16 or bf16, got {}", name(o_.bias->dtype)));
+    if (!LinearFloats::has(o_.bias->dtype)) return check_type<LinearFloats>("bias", o_.bias->dtype);
     const Result<Checked> checked = check_array("bias", *o_.bias, o_.bias->dtype, p_.n);
     if (!checked) return checked.error();
     return note("bias", checked->extent);
@@ -232,34 +208,60 @@ class Checker {
   }
 
   Status check_output_scale() const {
-    if (!is_byte(p_.output)) {
+    if (!is_quantized(p_.output)) {
       if (o_.output_scale == 1.0 && o_.output_zero_point == 0) return {};
       return invalid(o_.output_scale == 1.0 ? "output_zero_point" : "output_scale",
                      fmt::format("expected none (scale 1, zero point 0) with an output of {}, got "
                                  "{} and {}",
                                  name(p_.output), o_.output_scale, o_.output_zero_point));
     }
-    const bool good = compute_type(p_) == DType::f64
-                          ? numerics::is_divisor(o_.output_scale)
-                          : numerics::is_divisor(static_cast<float>(o_.output_scale));
-    if (good) return {};
+    if (is_output_scale(compute_type(p_), o_.output_scale)) return {};
     return invalid("output_scale", fmt::format("expected a finite scale above 0 with a finite "
                                                "reciprocal, got {}",
                                                o_.output_scale));
   }
 
   const LinearProblem& p_;
-  Target vector_target_;
+  const WeightFormat& format_;
   const LinearOperands& o_;
+  Lent& lent_;
   std::int64_t rows_ = 0;
   Extent output_;
 };
 
 }  // namespace
 
-Status check_linear(const LinearProblem& problem, Target vector_target,
-                    const LinearOperands& operands) {
-  return Checker(problem, vector_target, operands).check();
+Status check_linear(const LinearProblem& problem, const WeightFormat& format,
+                    const LinearOperands& operands, Lent& lent) {
+  return Checker(problem, format, operands, lent).check();
+}
+
+Status check_weight_sizes(std::int64_t n, std::int64_t k) {
+  if (n < 0) return invalid("n", fmt::format("expected 0 or more, got {}", n));
+  if (k < 0) return invalid("k", fmt::format("expected 0 or more, got {}", k));
+  constexpr std::int64_t most = std::int64_t{1} << 58;
+  std::int64_t bytes = 0;
+  // (With the sum of each column.)
+  if (n > most || k > most ||
+      __builtin_mul_overflow(round_up(n, panel_columns), round_up(k, padded_k) + 8, &bytes) ||
+      bytes > most)
+    return invalid(
+        "n", fmt::format("expected sizes within the address space, got n = {}, k = {}", n, k));
+  return {};
+}
+
+Status check_weight(const TensorRef& weight, DType dtype, std::int64_t n, std::int64_t k) {
+  const Result<Checked> checked = check_input("weight", weight, dtype);
+  if (!checked) return checked.error();
+  if (!(weight.shape == Shape{n, k}))
+    return invalid("weight", fmt::format("expected shape [{}, {}] (output by input channels), got "
+                                         "{}",
+                                         n, k, to_string(weight.shape)));
+  if (n > 0 && k > 1 && weight.strides[1] != 1)
+    return invalid("weight", fmt::format("expected rows of consecutive elements (last stride 1), "
+                                         "got strides {}; copy it first",
+                                         to_string(weight.strides)));
+  return {};
 }
 
 }  // namespace octavo::detail

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "ops/elementwise/testing_checks.hpp"
-#include "ops/elementwise/testing_digests.hpp"
 #include "ops/linear/testing_guard.hpp"
+#include "testing/digests.hpp"
 
 namespace octavo::testing {
 namespace {

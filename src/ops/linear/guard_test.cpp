@@ -12,7 +12,7 @@ class LinearGuard : public ::testing::TestWithParam<Target> {
  protected:
   void SetUp() override {
     if (!is_available(GetParam())) GTEST_SKIP() << "this CPU lacks " << name(GetParam());
-    if (octavo::detail::dot_kernel_of(GetParam()) == nullptr)
+    if (!has_dot_product(GetParam()))
       GTEST_SKIP() << name(GetParam()) << " has no dot product of its own";
     if (const std::string why = no_guard_tests(GetParam()); !why.empty()) GTEST_SKIP() << why;
   }

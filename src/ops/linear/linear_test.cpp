@@ -1,9 +1,9 @@
 // The linear plans against the oracle: all shapes, types, epilogues, targets and thread counts.
 #include <gtest/gtest.h>
 
-#include "ops/elementwise/testing_environment.hpp"
-#include "ops/linear/dot.hpp"
 #include "ops/linear/testing.hpp"
+#include "ops/linear/testing_targets.hpp"
+#include "testing/environment.hpp"
 
 namespace octavo::testing {
 namespace {
@@ -13,7 +13,7 @@ class LinearTarget : public ::testing::TestWithParam<Target> {
  protected:
   void SetUp() override {
     if (!is_available(GetParam())) GTEST_SKIP() << "this CPU lacks " << name(GetParam());
-    if (octavo::detail::dot_kernel_of(GetParam()) == nullptr)
+    if (!has_dot_product(GetParam()))
       GTEST_SKIP() << name(GetParam()) << " has no dot product of its own";
   }
   [[nodiscard]] Stream stream(int threads = 1) const {

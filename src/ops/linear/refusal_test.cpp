@@ -1,6 +1,7 @@
 // What `select` of the linear plans refuses: types, sizes, scales, streams, preferences, targets.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <limits>
@@ -82,6 +83,42 @@ TEST(LinearSelectRefuses, Outputs) {
                   [&](auto& d) { d.output = wrong; });
   refuse_select(unsupported("output", {"s32"}), [](auto& d) { d.output = DType::s32; },
                 {dynamic, smoothquant});
+}
+
+// Every type there is, and one past the last: exactly those that are listed are taken.
+TEST(LinearSelectRefuses, TypesThatAreNotListed) {
+  using Types = std::vector<DType>;
+  const Types floats{DType::f32, DType::f64, DType::f16, DType::bf16};
+  const Types bytes{DType::s8, DType::u8};
+  const auto all_of = [](Types a, const Types& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  };
+  const auto check = [](LinearKind kind, const char* argument, const Types& listed, auto set) {
+    for (int i = 0; i <= dtype_count; ++i) {
+      const auto type = static_cast<DType>(i);
+      LinearCase c = full_case(kind);
+      c.epilogue = Epilogue::none;
+      LinearAttempt attempt(c);
+      attempt.describe([&](auto& d) { set(d, type); });
+      if (std::find(listed.begin(), listed.end(), type) != listed.end()) {
+        attempt.expect_selected();
+      } else {
+        attempt.expect_select_refused(unsupported(argument, {text(type)}));
+      }
+    }
+  };
+  for (const LinearKind kind : linear_kinds) {
+    check(kind, "activation", kind == dynamic ? floats : bytes,
+          [](auto& d, DType type) { d.activation = type; });
+    check(kind, "weight", bytes, [](auto& d, DType type) { d.weight = type; });
+    check(kind, "output",
+          all_of(floats, all_of(bytes, kind == matmul ? Types{DType::s32} : Types{})),
+          [](auto& d, DType type) { d.output = type; });
+  }
+  check(dynamic, "quantized", bytes, [](auto& d, DType type) {
+    if constexpr (requires { d.quantized; }) d.quantized = type;
+  });
 }
 
 TEST(LinearSelectRefuses, EpiloguesAndProfiles) {

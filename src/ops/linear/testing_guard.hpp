@@ -3,19 +3,10 @@
 #pragma once
 
 #include "ops/elementwise/testing_guard.hpp"
-#include "ops/linear/dot.hpp"
 #include "ops/linear/testing.hpp"
+#include "ops/linear/testing_targets.hpp"
 
 namespace octavo::testing {
-
-/// Targets of this machine with a dot product of their own.
-[[nodiscard]] inline std::vector<Target> linear_targets() {
-  std::vector<Target> targets;
-  for (const Target target : machine_targets)
-    if (is_available(target) && octavo::detail::dot_kernel_of(target) != nullptr)
-      targets.push_back(target);
-  return targets;
-}
 
 /// The operands of a call, each flush against a page that must not be touched.
 class GuardedLinear {

@@ -7,10 +7,11 @@
 #include <string>
 #include <unordered_set>
 
+#include "core/parts.hpp"
 #include "numerics/linear.hpp"
-#include "ops/elementwise/testing_large.hpp"
-#include "ops/linear/grid.hpp"
+#include "ops/linear/cpu/grid.hpp"
 #include "ops/linear/testing_guard.hpp"
+#include "testing/large.hpp"
 
 namespace octavo::testing {
 namespace {
@@ -290,6 +291,19 @@ TEST(LinearGrid, SharesOutAllOfTheWork) {
   EXPECT_EQ(share_out(1, 256, 16, true).panels, 16);
   EXPECT_EQ(share_out(700, 1, 16, true).rows, 16);
   EXPECT_EQ(share_out(512, 256, 2, true).panels, 2);
+}
+
+TEST(Parts, AreAsManyAsThereIsWorkFor) {
+  using octavo::detail::amount;
+  using octavo::detail::parts_of;
+  EXPECT_EQ(parts_of(0, 100, 8), 1);
+  EXPECT_EQ(parts_of(199, 100, 8), 1);
+  EXPECT_EQ(parts_of(200, 100, 8), 2);
+  EXPECT_EQ(parts_of(799, 100, 8), 7);
+  EXPECT_EQ(parts_of(INT64_MAX, 100, 8), 8);
+  EXPECT_EQ(parts_of(INT64_MAX, 1, 0), 1);  // (of no rows)
+  EXPECT_EQ(amount(3, 4), 12);
+  EXPECT_EQ(amount(std::int64_t{1} << 40, std::int64_t{1} << 40), INT64_MAX);
 }
 
 TEST(LinearSkus, TellKernelsApart) {

@@ -12,10 +12,6 @@ struct ObserverAccess {
   static std::vector<double>& low(MinMaxState& s) { return s.low_; }
   static std::vector<double>& high(MinMaxState& s) { return s.high_; }
   static std::vector<std::int64_t>& counts(HistogramState& s) { return s.counts_; }
-  /// Sign, exponent, and the bits behind the point.
-  static std::int64_t bins(const ObserverDescriptor& d) {
-    return std::int64_t{1} << (9 + d.histogram_bits);
-  }
 };
 
 }  // namespace octavo

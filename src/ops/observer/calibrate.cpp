@@ -11,8 +11,10 @@
 #include "numerics/affine.hpp"
 #include "numerics/dynamic_range.hpp"
 #include "numerics/log2.hpp"
-#include "ops/dynamic_range/ranges.hpp"
+#include "numerics/types.hpp"
+#include "ops/dynamic_range/implementation.hpp"
 #include "ops/observer/access.hpp"
+#include "ops/observer/implementation.hpp"
 
 namespace octavo {
 namespace {
@@ -203,31 +205,17 @@ Range choose(const Problem& p, const Range& seen, const std::int64_t* counts, in
   const bool nothing = seen.low == 0 && seen.high == 0;
   if (p.options.method == Calibration::min_max || nothing) return shrunk(p, seen, 1);
   const std::vector<Bin> bins = bins_of(counts, histogram_bits, seen);
-  switch (p.options.method) {
-    case Calibration::percentile:
-      return by_percentile(p, bins, seen);
-    case Calibration::mse:
-      return by_mse(p, bins, seen);
-    default:
-      return by_entropy(p, bins, seen);
-  }
+  if (p.options.method == Calibration::percentile) return by_percentile(p, bins, seen);
+  if (p.options.method == Calibration::mse) return by_mse(p, bins, seen);
+  return by_entropy(p, bins, seen);
 }
 
 Result<Problem> check(const CalibrationOptions& o, DType input, bool has_histogram) {
-  if (!is_quantized(o.output))
-    return unsupported("output", fmt::format("expected s8, u8, s4 or u4, got {}", name(o.output)));
-  const IntRange storage = storage_range(o.output);
-  const IntRange range{o.q_min.value_or(storage.min), o.q_max.value_or(storage.max)};
-  const auto outside = [&](const char* argument, std::int32_t q) {
-    return invalid(argument, fmt::format("expected a value that {} holds, {} to {}, got {}",
-                                         name(o.output), storage.min, storage.max, q));
-  };
-  if (range.min < storage.min || range.min > storage.max) return outside("q_min", range.min);
-  if (range.max < storage.min || range.max > storage.max) return outside("q_max", range.max);
-  if (range.min > range.max)
-    return invalid("q_max", fmt::format("expected at least q_min, got q_min {} and q_max {}",
-                                        range.min, range.max));
-  if (Status s = detail::check_mode(o.mode, o.output, range); !s) return s.error();
+  if (Status s = detail::check_type<numerics::IntegerTypes>("output", o.output); !s)
+    return s.error();
+  const Result<IntRange> range = detail::check_range(o.output, o.q_min, o.q_max);
+  if (!range) return range.error();
+  if (Status s = detail::check_mode(o.mode, o.output, *range); !s) return s.error();
   switch (o.method) {
     case Calibration::min_max:
       break;
@@ -246,7 +234,7 @@ Result<Problem> check(const CalibrationOptions& o, DType input, bool has_histogr
   if (o.method == Calibration::percentile && !(o.percentile > 0 && o.percentile <= 100))
     return invalid("percentile",
                    fmt::format("expected more than 0 and at most 100, got {}", o.percentile));
-  return Problem{o, range, input == DType::f64};
+  return Problem{o, *range, input == DType::f64};
 }
 
 // Not inlined, so that nothing is computed outside of the environment that its caller sets.
@@ -256,9 +244,9 @@ __attribute__((noinline)) CalibratedParameters calibrate_here(const Problem& pro
   const ObserverDescriptor& d = extremes.descriptor();
   CalibratedParameters found;
   for (std::size_t i = 0; i < extremes.low().size(); ++i) {
-    const std::int64_t* own = counts == nullptr
-                                  ? nullptr
-                                  : counts + static_cast<std::int64_t>(i) * ObserverAccess::bins(d);
+    const std::int64_t* own = counts == nullptr ? nullptr
+                                                : counts + static_cast<std::int64_t>(i) *
+                                                               detail::ObserverProblem{d}.bins();
     const Range range =
         choose(problem, {extremes.low()[i], extremes.high()[i]}, own, d.histogram_bits);
     const auto add = [&](const auto& parameters) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "ops/elementwise/testing_data.hpp"
-#include "ops/elementwise/testing_threads.hpp"
 #include "ops/observer/testing.hpp"
+#include "testing/threads.hpp"
 
 namespace octavo::testing {
 namespace {

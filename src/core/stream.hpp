@@ -1,0 +1,35 @@
+// Streams, inside: what a backend makes of one.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "octavo/stream.hpp"
+
+namespace octavo {
+
+/// Of the CPU unless a backend derives from it. Lives as long as a copy of its stream.
+struct Stream::Impl {
+  explicit Impl(Backend where) : backend(where) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  virtual ~Impl() = default;
+  /// Waits for all that was enqueued.
+  [[nodiscard]] virtual Status synchronize() { return {}; }
+
+  const Backend backend;
+  CpuOptions options;  // of the CPU
+  int threads = 1;     // likewise
+};
+
+namespace detail {
+
+struct StreamAccess {
+  static Stream make(std::shared_ptr<Stream::Impl> impl) { return Stream(std::move(impl)); }
+};
+
+/// A backend that only tests have.
+inline constexpr Backend test_backend{0xFF};
+
+}  // namespace detail
+}  // namespace octavo

@@ -1,0 +1,60 @@
+// The scalar target: numerics/linear.hpp applied element by element.
+#include "numerics/linear.hpp"
+#include "ops/linear/cpu/epilogue.hpp"
+
+namespace octavo::detail {
+namespace {
+
+template <class C>
+std::int32_t sum_of(const EpilogueCall<C>& call, std::int64_t row, std::int64_t column) {
+  const auto at = [](const std::int32_t* values, std::int64_t i) {
+    return values == nullptr ? 0U : static_cast<std::uint32_t>(values[i]);
+  };
+  auto sum = static_cast<std::uint32_t>(call.sums[row * group_columns + column]);
+  sum -= at(call.column_term, column);
+  sum -= at(call.row_zero, row) * at(call.column_sum, column);
+  sum -= at(call.row_term, row) * at(call.weight_zero, column);
+  return static_cast<std::int32_t>(sum);
+}
+
+template <class C, DType type>
+void kernel(const EpilogueCall<C>& call) {
+  using T = numerics::Type<type>;
+  for (std::int64_t row = 0; row < call.rows; ++row)
+    for (std::int64_t column = 0; column < call.columns; ++column) {
+      const std::int64_t at = row * call.output_stride + column;
+      const std::int32_t sum = sum_of(call, row, column);
+      if constexpr (type == DType::s32) {
+        T::write(call.output, at, sum);
+      } else {
+        C residual = 0;
+        if (call.residual != nullptr)
+          residual = T::read(call.residual, row * call.residual_stride + column);
+        const C y =
+            numerics::finished_sum(sum, call.row_scale[row], call.column_scale[column],
+                                   call.bias == nullptr ? nullptr : call.bias + column,
+                                   call.residual == nullptr ? nullptr : &residual, call.relu);
+        static_cast<typename T::Storage*>(call.output)[at] =
+            numerics::stored<typename T::Storage>(y);
+      }
+    }
+}
+
+template <class C>
+EpilogueFunction<C> find(DType output) {
+  return numerics::find_type(EpilogueTypes<C>(), output,
+                             []<DType type>() -> EpilogueFunction<C> { return kernel<C, type>; });
+}
+
+}  // namespace
+
+template <>
+EpilogueFunction<float> find_epilogue<Target::scalar, float>(DType output) {
+  return find<float>(output);
+}
+template <>
+EpilogueFunction<double> find_epilogue<Target::scalar, double>(DType output) {
+  return find<double>(output);
+}
+
+}  // namespace octavo::detail

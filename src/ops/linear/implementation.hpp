@@ -1,0 +1,71 @@
+// What a backend does for the linear plans, and to pack their weights.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/choose.hpp"
+#include "octavo/linear.hpp"
+#include "ops/linear/stages.hpp"
+
+namespace octavo::detail {
+
+/// A problem and the way it is done. Immutable once a plan holds it; runs may be many at once.
+class LinearImpl {
+ public:
+  explicit LinearImpl(const LinearProblem& p) : problem(p), format{p.weight} {}
+  LinearImpl(const LinearImpl&) = delete;
+  LinearImpl& operator=(const LinearImpl&) = delete;
+  virtual ~LinearImpl() = default;
+
+  /// The values of scales and zero points, which are read here. All else is checked.
+  [[nodiscard]] virtual Status check_values(const LinearOperands& operands) const = 0;
+  /// Checks the values, then writes the output.
+  [[nodiscard]] virtual Status run(const Stream& stream, void* workspace,
+                                   const LinearOperands& operands) const = 0;
+  /// Null where a backend has none.
+  [[nodiscard]] virtual const LinearStages* stages() const { return nullptr; }
+
+  const LinearProblem problem;
+  WeightFormat format;              // of weights that are packed beforehand
+  std::size_t workspace_bytes = 0;  // SIZE_MAX: more than can be counted
+  KernelSku sku;                    // (set by select)
+};
+
+/// Descriptor, and the way it is done.
+class PackImpl {
+ public:
+  explicit PackImpl(const PackWeightDescriptor& d) : problem(d), format{d.weight} {}
+  PackImpl(const PackImpl&) = delete;
+  PackImpl& operator=(const PackImpl&) = delete;
+  virtual ~PackImpl() = default;
+
+  /// One of the right size: all zero, or holding whatever was there.
+  [[nodiscard]] virtual Result<PackedWeight> make(bool zeroed) const = 0;
+  /// Packs [n, k] rows to one of `make`. The arguments are checked.
+  [[nodiscard]] virtual Status run(const Stream& stream, const TensorRef& weight,
+                                   PackedWeight& packed) const = 0;
+
+  const PackWeightDescriptor problem;
+  WeightFormat format;  // of what it makes
+  KernelSku sku;        // (set by select)
+};
+
+using LinearEntry = Entry<LinearProblem, std::shared_ptr<LinearImpl>>;
+using PackEntry = Entry<PackWeightDescriptor, std::shared_ptr<PackImpl>>;
+
+/// Best first, the reference last.
+std::span<const LinearEntry> cpu_linear();
+std::span<const PackEntry> cpu_pack();
+/// For tests alone: those of a backend that only they have.
+inline constinit std::span<const LinearEntry> test_linear;
+inline constinit std::span<const PackEntry> test_pack;
+
+/// For those inside who need the stages of a plan.
+struct LinearAccess {
+  static const LinearImpl& impl(const AnyLinearPlan& plan) { return *plan.impl_; }
+};
+
+}  // namespace octavo::detail

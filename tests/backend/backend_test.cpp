@@ -1,0 +1,278 @@
+// All plans on a backend whose memory the host cannot touch: what is neutral reads no tensor.
+#include <gtest/gtest.h>
+
+#include "octavo/octavo.hpp"
+#include "ops/dynamic_range/testing.hpp"
+#include "ops/elementwise/testing_data.hpp"
+#include "ops/linear/testing.hpp"
+#include "tests/backend/device_plans.hpp"
+
+namespace octavo::testing {
+namespace {
+
+class Device : public ::testing::Test {
+ protected:
+  Device() {
+    install_device();
+    device_memory().clear();
+  }
+  [[nodiscard]] static void* up(const Bytes& bytes) {
+    return device_memory().upload(bytes.data(), bytes.size());
+  }
+  [[nodiscard]] static Bytes down(const void* from, std::size_t bytes) {
+    Bytes to(bytes);
+    device_memory().download(from, bytes, to.data());
+    return to;
+  }
+  [[nodiscard]] static Workspace workspace(std::size_t bytes) {
+    return {device_memory().allocate(bytes), bytes};
+  }
+  Stream stream_ = device_stream();
+};
+using DeviceDeathTest = Device;
+
+TEST_F(DeviceDeathTest, MemoryIsNotTheHosts) {
+  const auto* byte = static_cast<const volatile char*>(up(Bytes(64)));
+  EXPECT_DEATH(std::exit(*byte), "");
+}
+
+TEST_F(Device, Elementwise) {
+  const auto check = [&](const Kind& kind, const Shape& shape, int axis, std::int64_t group,
+                         std::optional<DType> scale_type) {
+    device_memory().clear();
+    Problem p = problem_of(kind, shape, axis, group);
+    if (kind.layout != Layout::per_tensor) p.scale_type = scale_type;
+    const Operands o = make_operands(p, {{0.5, 0.25, 2}, {3, -2}}, 7);
+    const auto plan = octavo::detail::AnyElementwisePlan::select(stream_, p, {});
+    ASSERT_TRUE(plan) << plan.error().message();
+    EXPECT_EQ(plan->sku().backend, octavo::detail::test_backend);
+    Pointers at = pointers_of(o, device_memory().allocate(1 << 16));
+    at.input = up(o.input);
+    at.grad = up(o.grad);
+    if (kind.layout != Layout::per_tensor) {
+      at.scales = up(o.scale_bytes);
+      at.zero_points = device_memory().upload(o.zero_points.data(), o.zero_points.size() * 4);
+    }
+    const Status ran = run(*plan, stream_, p, at, workspace(plan->workspace_size()));
+    ASSERT_TRUE(ran) << ran.error().message();
+    ASSERT_TRUE(stream_.synchronize());
+    std::ostringstream text;
+    describe(text, p);
+    EXPECT_EQ(down(at.output, static_cast<std::size_t>(output_bytes(p))), expected(o))
+        << text.str();
+  };
+  for (const Op op : all_ops)
+    for (const Layout layout : all_layouts)
+      for (const Kind& kind : kinds_of(op, layout))
+        for (const auto scale_type : {std::optional<DType>(), std::optional(DType::bf16)})
+          switch (layout) {
+            case Layout::per_tensor:
+              check(kind, {35}, 0, 0, scale_type);
+              break;
+            case Layout::per_channel:
+              check(kind, {3, 4, 5}, 1, 0, scale_type);
+              break;
+            case Layout::per_token:
+              check(kind, {5, 7}, 0, 0, scale_type);
+              break;
+            case Layout::per_group:
+              check(kind, {3, 12}, 0, 4, scale_type);
+              break;
+          }
+}
+
+// (The device's refusals of values, which its own code found.)
+TEST_F(Device, RefusesScalesThatAreNotDivisors) {
+  const std::vector<float> input(8);
+  const std::vector<float> scales{1, 0};
+  const auto plan =
+      QuantizePerChannelPlan::select<float, std::int8_t>(stream_, {.shape = {2, 4}, .axis = 0});
+  ASSERT_TRUE(plan);
+  const auto* on = static_cast<const float*>(device_memory().upload(input.data(), 32));
+  const auto* by = static_cast<const float*>(device_memory().upload(scales.data(), 8));
+  auto* to = static_cast<std::int8_t*>(device_memory().allocate(8));
+  const PerSliceArgs args{.input = TensorRef(on, {2, 4}),
+                          .scales = TensorRef(by, {2}),
+                          .output = TensorMut(to, {2, 4})};
+  for (const Status& s : {plan->can_implement(args), plan->run(stream_, {}, args)}) {
+    ASSERT_FALSE(s);
+    EXPECT_EQ(s.error().argument(), "scales");
+  }
+}
+
+TEST_F(Device, DynamicRanges) {
+  for (const DType element : all_floats)
+    for (const DType integer : all_integers)
+      for (const RangeMode mode : {RangeMode::symmetric, RangeMode::asymmetric})
+        for (const Layout layout : all_layouts) {
+          if (mode == RangeMode::symmetric && (integer == DType::u8 || integer == DType::u4))
+            continue;
+          device_memory().clear();
+          const Shape shape = layout == Layout::per_tensor ? Shape{40} : Shape{4, 10};
+          const Problem p = problem_of({Op::quantize, layout, element, integer}, shape, 1, 5);
+          const DynamicCall c = make_dynamic(p, mode, 3);
+          const auto plan = DynamicRangeQuantizePlan::select(stream_, descriptor_of(c));
+          ASSERT_TRUE(plan) << plan.error().message();
+          const auto slices = static_cast<std::size_t>(plan->slices());
+          const DType compute = compute_type(element);
+          const auto scale_bytes = slices * static_cast<std::size_t>(bits(compute)) / 8;
+          DynamicRangeQuantizeArgs args;
+          args.input = TensorRef(up(c.input), element, shape);
+          args.output = TensorMut(device_memory().allocate(512), integer, shape);
+          args.scales = TensorMut(device_memory().allocate(512), compute, {plan->slices()});
+          args.zero_points = TensorMut(device_memory().allocate(512), DType::s32, {plan->slices()});
+          const Status ran = plan->run(stream_, workspace(plan->workspace_size()), args);
+          ASSERT_TRUE(ran) << ran.error().message();
+          ASSERT_TRUE(stream_.synchronize());
+          const DynamicResult want = expected(c);
+          EXPECT_EQ(down(args.output.data, want.output.size()), want.output);
+          EXPECT_EQ(down(args.scales.data, scale_bytes), want.scales);
+          std::vector<std::int32_t> zero_points(slices);
+          device_memory().download(args.zero_points.data, slices * 4, zero_points.data());
+          EXPECT_EQ(zero_points, want.zero_points);
+        }
+}
+
+TEST_F(Device, Observers) {
+  const std::vector<float> batch{1, -2, 3, -4, 5, -60};
+  const auto* on = static_cast<const float*>(device_memory().upload(batch.data(), 24));
+  const auto observe = [&](const Stream& stream, const float* data) {
+    const auto observer =
+        HistogramObserver::select(stream, {.scope = Layout::per_channel, .channels = 3});
+    HistogramState state = observer->make_state();
+    const bool on_device = stream.backend() != Backend::cpu;
+    const WorkspaceBuffer own(observer->workspace_size());
+    const Status s =
+        observer->run(stream, on_device ? workspace(observer->workspace_size()) : Workspace(own),
+                      {.input = TensorRef(data, {2, 3}), .state = &state});
+    EXPECT_TRUE(s);
+    return state;
+  };
+  EXPECT_EQ(observe(stream_, on), observe(Stream::cpu(), batch.data()));
+}
+
+// Where a case's operands are, moved to the device.
+template <class Args>
+Args moved(Args args, std::size_t output_bytes) {
+  const auto move = [](TensorRef& t) {
+    if (t.data == nullptr) return;
+    std::int64_t elements = 1;
+    for (int i = 0; i < t.shape.rank(); ++i) elements += (t.shape[i] - 1) * t.strides[i];
+    t.data = device_memory().upload(t.data, static_cast<std::size_t>(bytes_for(t.dtype, elements)));
+  };
+  move(args.input);
+  if (!args.weight.is_packed) move(args.weight.tensor);
+  move(args.weight_scales);
+  move(args.weight_zero_points);
+  move(args.bias);
+  move(args.residual);
+  if constexpr (requires { args.activation_scales; }) {
+    move(args.activation_scales);
+    move(args.activation_zero_points);
+  }
+  args.output.data = device_memory().upload(args.output.data, output_bytes);
+  return args;
+}
+
+template <class Plan>
+void check_linear_on(const Stream& stream, const typename Plan::Descriptor& descriptor,
+                     const LinearData& d) {
+  SCOPED_TRACE(d.c.text());
+  device_memory().clear();
+  const auto plan = Plan::select(stream, descriptor);
+  ASSERT_TRUE(plan) << plan.error().message();
+  PackedWeight packed;
+  if (d.c.packed) {
+    TensorRef weight = d.weight.ref();
+    weight.data = device_memory().upload(d.weight.bytes.data(), d.weight.bytes.size());
+    auto made = pack(stream, weight);
+    ASSERT_TRUE(made) << made.error().message();
+    packed = *made;
+    EXPECT_EQ(packed.format().layout, device_layout);
+  }
+  Matrix out = blank_output(d.c);
+  const auto args = moved(linear_args<typename Plan::Args>(d, packed, out), out.bytes.size());
+  const Workspace workspace{device_memory().allocate(plan->workspace_size()),
+                            plan->workspace_size()};
+  const Status can = plan->can_implement(args);
+  ASSERT_TRUE(can) << can.error().message();
+  const Status ran = plan->run(stream, workspace, args);
+  ASSERT_TRUE(ran) << ran.error().message();
+  ASSERT_TRUE(stream.synchronize());
+  device_memory().download(args.output.data, out.bytes.size(), out.bytes.data());
+  EXPECT_EQ(out.bytes, expected(d).bytes);
+}
+
+TEST_F(Device, Linears) {
+  for (const LinearKind kind : {LinearKind::matmul, LinearKind::dynamic, LinearKind::smoothquant})
+    for (const DType weight : {DType::s8, DType::u8})
+      for (const DType output : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::s8})
+        for (const bool packed : {false, true})
+          for (const Epilogue epilogue :
+               {Epilogue::none, Epilogue::bias | Epilogue::residual | Epilogue::relu}) {
+            LinearCase c;
+            c.kind = kind;
+            c.m = 3;
+            c.n = 5;
+            c.k = 7;
+            c.activation = kind == LinearKind::dynamic ? DType::f32 : DType::s8;
+            c.weight = weight;
+            c.output = output;
+            c.activation_zero_points = kind != LinearKind::dynamic && packed;
+            c.weight_zero_points = packed;
+            c.packed = packed;
+            c.epilogue = epilogue;
+            const LinearData d = make_linear(c);
+            switch (kind) {
+              case LinearKind::matmul:
+                check_linear_on<QuantizedMatmulPlan>(stream_, matmul_descriptor(c), d);
+                break;
+              case LinearKind::dynamic:
+                check_linear_on<QuantizedLinearPlan>(stream_, dynamic_descriptor(c), d);
+                break;
+              case LinearKind::smoothquant:
+                check_linear_on<SmoothQuantLinearPlan>(stream_, smoothquant_descriptor(d), d);
+                break;
+            }
+          }
+}
+
+TEST_F(Device, WeightsPackedElsewhereAreRefusedByTheirFormat) {
+  const LinearCase c{.m = 2, .n = 3, .k = 4, .packed = true};
+  const LinearData d = make_linear(c);
+  const auto host = pack(Stream::cpu(), d.weight.ref());
+  ASSERT_TRUE(host);
+  const auto plan = QuantizedMatmulPlan::select(stream_, matmul_descriptor(c));
+  ASSERT_TRUE(plan);
+  Matrix out = blank_output(c);
+  const Status s =
+      plan->can_implement(moved(linear_args<QuantizedMatmulArgs>(d, *host, out), out.bytes.size()));
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code(), ErrorCode::unsupported);
+  EXPECT_EQ(s.error().argument(), "weight");
+}
+
+TEST_F(Device, APlanRunsOnStreamsOfItsBackendOnly) {
+  std::vector<float> x(4);
+  std::vector<std::int8_t> q(4, 77);
+  const Stream cpu = Stream::cpu();
+  const PerTensorArgs args{.input = x, .output = q};
+  for (const auto& [made, run_on, words] :
+       {std::tuple{stream_, cpu,
+                   "expected a stream of test, as the plan was made for, got one of "
+                   "cpu"},
+        {cpu, stream_, "expected a stream of cpu, as the plan was made for, got one of test"}}) {
+    const auto plan = QuantizePerTensorPlan::select<float, std::int8_t>(made, {.numel = 4});
+    ASSERT_TRUE(plan);
+    const Status s = plan->run(run_on, {}, args);
+    ASSERT_FALSE(s);
+    EXPECT_EQ(s.error().code(), ErrorCode::unsupported);
+    EXPECT_EQ(s.error().argument(), "stream");
+    EXPECT_EQ(s.error().message(), std::string("stream: ") + words);
+  }
+  EXPECT_EQ(q, std::vector<std::int8_t>(4, 77));
+  EXPECT_FALSE(QuantizePerTensorPlan::select(stream_, {.numel = 4}, {.backend = Backend::cpu}));
+}
+
+}  // namespace
+}  // namespace octavo::testing

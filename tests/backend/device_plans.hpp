@@ -1,0 +1,219 @@
+// Every plan on the backend of src/testing/device.hpp: the reference, inside the open memory, when
+// the stream is synchronized.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+
+#include "ops/dynamic_range/implementation.hpp"
+#include "ops/elementwise/implementation.hpp"
+#include "ops/linear/implementation.hpp"
+#include "ops/linear/packed_weight.hpp"
+#include "ops/observer/implementation.hpp"
+#include "testing/device.hpp"
+
+namespace octavo::testing {
+
+using octavo::detail::Allowed;
+using octavo::detail::Found;
+
+/// The reference's implementation of a problem: the last of the CPU's.
+template <class Key, class Impl>
+std::shared_ptr<const typename Impl::element_type> reference_of(
+    std::span<const octavo::detail::Entry<Key, Impl>> list, const Key& key) {
+  return list.back().find(key, Allowed()).impl;
+}
+
+inline Stream host_stream() { return Stream::cpu({.threads = 1, .cap = Target::scalar}); }
+
+/// A tensor that may be left out, held by value: the caller's is gone when the work is done.
+template <class Tensor>
+struct Held {
+  std::optional<Tensor> tensor;
+  explicit Held(const Tensor* given) {
+    if (given != nullptr) tensor = *given;
+  }
+  [[nodiscard]] const Tensor* get() const { return tensor ? &*tensor : nullptr; }
+};
+
+class DeviceElementwise final : public octavo::detail::ElementwiseImpl {
+ public:
+  explicit DeviceElementwise(const octavo::detail::SlicedProblem& p)
+      : ElementwiseImpl(p),
+        inner_(reference_of(octavo::detail::cpu_elementwise(), p)) {}
+
+  [[nodiscard]] Status check_values(const octavo::detail::ElementwiseArgs& args) const override {
+    const DeviceMemory::Open open(device_memory());
+    return inner_->check_values(args);
+  }
+  [[nodiscard]] Status run(const Stream& stream, void* workspace,
+                           const octavo::detail::ElementwiseArgs& args, bool plain) const override {
+    if (Status s = check_values(args); !s) return s;
+    enqueue(stream, [=, inner = inner_, input = Held(args.input), grad = Held(args.grad),
+                     output = Held(args.output), scales = Held(args.scales),
+                     zero_points = Held(args.zero_points)] {
+      octavo::detail::ElementwiseArgs own = args;
+      own.input = input.get();
+      own.grad = grad.get();
+      own.output = output.get();
+      own.scales = scales.get();
+      own.zero_points = zero_points.get();
+      return inner->run(host_stream(), workspace, own, plain);
+    });
+    return {};
+  }
+
+ private:
+  std::shared_ptr<const ElementwiseImpl> inner_;
+};
+
+class DeviceDynamicRange final : public DynamicRangeImpl {
+ public:
+  explicit DeviceDynamicRange(const octavo::detail::DynamicRangeProblem& p)
+      : DynamicRangeImpl(p),
+        inner_(reference_of(octavo::detail::cpu_dynamic_range(), p)) {
+    workspace_bytes = inner_->workspace_bytes;
+  }
+  [[nodiscard]] Status run(const Stream& stream, void* workspace,
+                           const DynamicRangeQuantizeArgs& args, bool plain) const override {
+    enqueue(stream,
+            [=, inner = inner_] { return inner->run(host_stream(), workspace, args, plain); });
+    return {};
+  }
+
+ private:
+  std::shared_ptr<const DynamicRangeImpl> inner_;
+};
+
+class DeviceObserver final : public ObserverImpl {
+ public:
+  explicit DeviceObserver(const octavo::detail::ObserverProblem& p)
+      : ObserverImpl(p),
+        inner_(reference_of(octavo::detail::cpu_observers(), p)) {
+    workspace_bytes = inner_->workspace_bytes;
+  }
+  [[nodiscard]] Status run(const Stream& /*stream*/, void* workspace, const TensorRef& input,
+                           std::int64_t numel, const octavo::detail::Seen& seen) const override {
+    // (The state is the host's: it is waited for.)
+    const DeviceMemory::Open open(device_memory());
+    return inner_->run(host_stream(), workspace, input, numel, seen);
+  }
+
+ private:
+  std::shared_ptr<const ObserverImpl> inner_;
+};
+
+inline constexpr std::uint32_t device_layout = 0xDE;
+
+/// A packed weight whose bytes lie on the device.
+struct DevicePacked final : PackedWeight::Impl {
+  DevicePacked(std::int64_t columns, std::int64_t sums_over, DType code)
+      : Impl(columns, sums_over, {code, 0, device_layout}) {}
+  void write_to(std::byte* /*to*/) const override {}
+  void put(const PackedWeight& host) {
+    const std::vector<std::byte> made = host.serialize();
+    image = device_memory().upload(made.data(), made.size());
+    bytes = made.size();
+  }
+  /// With the memory open.
+  [[nodiscard]] PackedWeight get() const {
+    return *PackedWeight::deserialize({static_cast<const std::byte*>(image), bytes});
+  }
+  void* image = nullptr;
+};
+
+class DevicePack final : public octavo::detail::PackImpl {
+ public:
+  explicit DevicePack(const PackWeightDescriptor& d) : PackImpl(d) {
+    format.layout = device_layout;
+  }
+  [[nodiscard]] Result<PackedWeight> make(bool /*zeroed*/) const override {
+    return PackedWeightAccess::make(
+        std::make_shared<DevicePacked>(problem.n, problem.k, problem.weight));
+  }
+  [[nodiscard]] Status run(const Stream& /*stream*/, const TensorRef& weight,
+                           PackedWeight& packed) const override {
+    const DeviceMemory::Open open(device_memory());
+    const auto host = pack(host_stream(), weight);
+    if (!host) return host.error();
+    static_cast<DevicePacked&>(PackedWeightAccess::impl(packed)).put(*host);
+    return {};
+  }
+};
+
+class DeviceLinear final : public octavo::detail::LinearImpl {
+ public:
+  explicit DeviceLinear(const octavo::detail::LinearProblem& p)
+      : LinearImpl(p),
+        inner_(reference_of(octavo::detail::cpu_linear(), p)) {
+    workspace_bytes = inner_->workspace_bytes;
+    format.layout = device_layout;
+  }
+  [[nodiscard]] Status check_values(const octavo::detail::LinearOperands& o) const override {
+    const DeviceMemory::Open open(device_memory());
+    return inner_->check_values(o);
+  }
+  [[nodiscard]] Status run(const Stream& stream, void* workspace,
+                           const octavo::detail::LinearOperands& o) const override {
+    if (Status s = check_values(o); !s) return s;
+    enqueue(stream,
+            [=, inner = inner_, input = Held(o.input), weight = *o.weight,
+             weight_scales = Held(o.weight_scales), weight_zeros = Held(o.weight_zero_points),
+             bias = Held(o.bias), residual = Held(o.residual), output = Held(o.output),
+             scales = Held(o.activation_scales), zeros = Held(o.activation_zero_points)] {
+              octavo::detail::LinearOperands own = o;
+              own.input = input.get();
+              const WeightRef host =
+                  weight.is_packed
+                      ? WeightRef(static_cast<const DevicePacked*>(weight.packed.impl())->get())
+                      : weight;
+              own.weight = &host;
+              own.weight_scales = weight_scales.get();
+              own.weight_zero_points = weight_zeros.get();
+              own.bias = bias.get();
+              own.residual = residual.get();
+              own.output = output.get();
+              own.activation_scales = scales.get();
+              own.activation_zero_points = zeros.get();
+              return inner->run(host_stream(), workspace, own);
+            });
+    return {};
+  }
+
+ private:
+  std::shared_ptr<const LinearImpl> inner_;
+};
+
+/// Puts the implementations where `select` finds them.
+inline void install_device() {
+  using namespace octavo::detail;
+  constexpr Place at{test_backend, Target::scalar};
+  static const std::array<ElementwiseEntry, 1> elementwise{
+      {{at, [](const SlicedProblem& p, const Allowed&) {
+          return Found<std::shared_ptr<ElementwiseImpl>>{std::make_shared<DeviceElementwise>(p)};
+        }}}};
+  static const std::array<DynamicRangeEntry, 1> dynamic_range{
+      {{at, [](const DynamicRangeProblem& p, const Allowed&) {
+          return Found<std::shared_ptr<DynamicRangeImpl>>{std::make_shared<DeviceDynamicRange>(p)};
+        }}}};
+  static const std::array<ObserverEntry, 1> observers{
+      {{at, [](const ObserverProblem& p, const Allowed&) {
+          return Found<std::shared_ptr<ObserverImpl>>{std::make_shared<DeviceObserver>(p)};
+        }}}};
+  static const std::array<LinearEntry, 1> linear{{{at, [](const LinearProblem& p, const Allowed&) {
+                                                     return Found<std::shared_ptr<LinearImpl>>{
+                                                         std::make_shared<DeviceLinear>(p)};
+                                                   }}}};
+  static const std::array<PackEntry, 1> packs{
+      {{at, [](const PackWeightDescriptor& d, const Allowed&) {
+          return Found<std::shared_ptr<PackImpl>>{std::make_shared<DevicePack>(d)};
+        }}}};
+  test_elementwise = elementwise;
+  test_dynamic_range = dynamic_range;
+  test_observers = observers;
+  test_linear = linear;
+  test_pack = packs;
+}
+
+}  // namespace octavo::testing
