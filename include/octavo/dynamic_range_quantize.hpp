@@ -50,7 +50,9 @@ struct DynamicRangeQuantizeArgs {
   TensorMut zero_points = {};  ///< s32, as many; may be left out if symmetric (they are all 0)
 };
 
+namespace detail {
 class DynamicRangeImpl;
+}
 
 /// Threads share out rows (or groups) whole, unless these are few and longer than 2^18.
 class OCTAVO_API DynamicRangeQuantizePlan {
@@ -91,8 +93,9 @@ class OCTAVO_API DynamicRangeQuantizePlan {
   ~DynamicRangeQuantizePlan() = default;
 
  private:
-  explicit DynamicRangeQuantizePlan(std::shared_ptr<const DynamicRangeImpl> impl);
-  std::shared_ptr<const DynamicRangeImpl> impl_;
+  explicit DynamicRangeQuantizePlan(std::shared_ptr<const detail::DynamicRangeImpl> impl)
+      : impl_(std::move(impl)) {}
+  std::shared_ptr<const detail::DynamicRangeImpl> impl_;
 };
 
 }  // namespace octavo

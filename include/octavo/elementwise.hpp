@@ -115,7 +115,8 @@ class OCTAVO_API AnyElementwisePlan {
   [[nodiscard]] std::int64_t slices() const noexcept;  // scales
 
  private:
-  explicit AnyElementwisePlan(std::shared_ptr<const ElementwiseImpl> impl);
+  explicit AnyElementwisePlan(std::shared_ptr<const ElementwiseImpl> impl)
+      : impl_(std::move(impl)) {}
   std::shared_ptr<const ElementwiseImpl> impl_;
 };
 

@@ -10,6 +10,7 @@
 // C is f64 if the activations or the output are, else f32; scales and bias are rounded to it.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -46,6 +47,16 @@ struct LinearArgs {
 
 namespace detail {
 
+// A double that equals itself alone: -0 is not 0, with which results differ.
+struct ExactDouble {
+  ExactDouble(double v) : value(v) {}
+  operator double() const { return value; }
+  friend bool operator==(ExactDouble a, ExactDouble b) {
+    return std::bit_cast<std::uint64_t>(a.value) == std::bit_cast<std::uint64_t>(b.value);
+  }
+  double value;
+};
+
 // Any descriptor, in one form.
 struct LinearProblem {
   Op op = Op::quantized_matmul;  // or quantized_linear, in either mode, or smoothquant_linear
@@ -60,7 +71,7 @@ struct LinearProblem {
   bool packed_weight = false;
   Epilogue epilogue = Epilogue::none;
   Profile profile = Profile::torch;
-  double act_scale = 1.0;  // of smoothquant_linear, with its zero point
+  ExactDouble act_scale = 1.0;  // of smoothquant_linear, with its zero point
   std::int32_t act_zero_point = 0;
 
   friend bool operator==(const LinearProblem&, const LinearProblem&) = default;

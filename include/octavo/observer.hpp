@@ -97,7 +97,9 @@ class OCTAVO_API HistogramState {
   std::vector<std::int64_t> counts_;
 };
 
+namespace detail {
 class ObserverImpl;
+}
 
 /// An observer is a plan: the same steps as everywhere. `State` is what it adds to.
 template <class State>
@@ -128,8 +130,8 @@ class OCTAVO_API Observer {
   ~Observer() = default;
 
  private:
-  explicit Observer(std::shared_ptr<const ObserverImpl> impl);
-  std::shared_ptr<const ObserverImpl> impl_;
+  explicit Observer(std::shared_ptr<const detail::ObserverImpl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const detail::ObserverImpl> impl_;
 };
 
 using MinMaxObserver = Observer<MinMaxState>;

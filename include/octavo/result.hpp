@@ -106,7 +106,9 @@ class [[nodiscard]] Result<void> {
   using value_type = void;
   using error_type = Error;
 
-  Result() = default;
+  // (Not defaulted: `return {}` would fill all of it with zeros first, in every check of every
+  // run.)
+  Result() noexcept : error_() {}  // NOLINT(modernize-use-equals-default)
   Result(Error error) : error_(std::move(error)) {}
 
   [[nodiscard]] bool has_value() const noexcept { return !error_; }

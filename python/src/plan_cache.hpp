@@ -2,6 +2,7 @@
 // field needs nothing here; the hash may know fewer fields.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -26,7 +27,9 @@ class Hash {
     return mixed(static_cast<std::uint64_t>(d.scope), d.shape);
   }
   std::size_t operator()(const detail::LinearProblem& p) const {
-    return mixed(static_cast<std::uint64_t>(p.op), Shape{p.m, p.n, p.k});
+    return mixed(
+        mixed(static_cast<std::uint64_t>(p.op), std::bit_cast<std::uint64_t>(p.act_scale.value)),
+        Shape{p.m, p.n, p.k});
   }
 
  private:

@@ -88,7 +88,7 @@ def linear():
                         octavo.linear(X, w(n), 0.1, **o(n), **k, stream=ONE).T
                     )
                 )
-            for scale, zero in ((0.1, 0), (0.2, 0), (0.1, 3)):
+            for scale, zero in ((0.1, 0), (0.2, 0), (0.1, 3), (0.0, 0), (-0.0, 0)):
                 yield (
                     lambda n, w=w, o=o, s=scale, z=zero: (
                         octavo.smoothquant_linear(

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "core/stream.hpp"
 #include "octavo/result.hpp"
 #include "octavo/stream.hpp"
 #include "octavo/tensor.hpp"
@@ -66,7 +67,7 @@ Status check_max_workspace(const PlanPreference& preference, std::size_t needed,
 /// That a plan runs on a stream of the backend that it was made for.
 Error wrong_stream(const Stream& stream, Backend backend);
 inline Status check_stream(const Stream& stream, Backend backend) {
-  return stream.backend() == backend ? Status() : Status(wrong_stream(stream, backend));
+  return stream.impl().backend == backend ? Status() : Status(wrong_stream(stream, backend));
 }
 
 /// Whether both views have the same strides wherever it matters.

@@ -93,9 +93,6 @@ void WorkspaceBuffer::Free::operator()(std::byte* p) const noexcept {
 namespace detail {
 
 void parallel(const Stream& stream, int parts, PartFunction fn) {
-  // Set here for oneTBB's own arithmetic, and inside each part: a task runs under the environment
-  // that its arena captured.
-  const FpEnvironment outer;
   const auto run = [&fn](int part) {
     const FpEnvironment environment;
     fn(part);
@@ -104,6 +101,9 @@ void parallel(const Stream& stream, int parts, PartFunction fn) {
     run(0);
     return;
   }
+  // Set here for oneTBB's own arithmetic, and inside each part: a task runs under the environment
+  // that its arena captured.
+  const FpEnvironment outer;
 #if defined(OCTAVO_STD_THREADS)
   (void)stream;
   std::vector<std::thread> threads;

@@ -16,7 +16,9 @@
 namespace octavo::testing {
 
 using octavo::detail::Allowed;
+using octavo::detail::DynamicRangeImpl;
 using octavo::detail::Found;
+using octavo::detail::ObserverImpl;
 
 /// The reference's implementation of a problem: the last of the CPU's.
 template <class Key, class Impl>
@@ -41,7 +43,9 @@ class DeviceElementwise final : public octavo::detail::ElementwiseImpl {
  public:
   explicit DeviceElementwise(const octavo::detail::SlicedProblem& p)
       : ElementwiseImpl(p),
-        inner_(reference_of(octavo::detail::cpu_elementwise(), p)) {}
+        inner_(reference_of(octavo::detail::cpu_elementwise(), p)) {
+    workspace_bytes = inner_->workspace_bytes;
+  }
 
   [[nodiscard]] Status check_values(const octavo::detail::ElementwiseArgs& args) const override {
     const DeviceMemory::Open open(device_memory());

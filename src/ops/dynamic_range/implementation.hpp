@@ -22,12 +22,10 @@ struct DynamicRangeProblem : SlicedProblem {
 /// Whether a mode goes with a type and a range.
 Status check_mode(RangeMode mode, DType output, IntRange range);
 
-}  // namespace detail
-
 /// A problem and the way it is done. Immutable once a plan holds it; runs may be many at once.
 class DynamicRangeImpl {
  public:
-  explicit DynamicRangeImpl(const detail::DynamicRangeProblem& p) : problem(p) {}
+  explicit DynamicRangeImpl(const DynamicRangeProblem& p) : problem(p) {}
   DynamicRangeImpl(const DynamicRangeImpl&) = delete;
   DynamicRangeImpl& operator=(const DynamicRangeImpl&) = delete;
   virtual ~DynamicRangeImpl() = default;
@@ -37,12 +35,10 @@ class DynamicRangeImpl {
   [[nodiscard]] virtual Status run(const Stream& stream, void* workspace,
                                    const DynamicRangeQuantizeArgs& args, bool plain) const = 0;
 
-  const detail::DynamicRangeProblem problem;
+  const DynamicRangeProblem problem;
   std::size_t workspace_bytes = 0;  // set by whoever derives from this
   KernelSku sku;
 };
-
-namespace detail {
 
 using DynamicRangeEntry = Entry<DynamicRangeProblem, std::shared_ptr<DynamicRangeImpl>>;
 

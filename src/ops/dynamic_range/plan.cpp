@@ -187,9 +187,6 @@ Result<DynamicRangeQuantizePlan> DynamicRangeQuantizePlan::select(
   return DynamicRangeQuantizePlan(std::move(chosen->impl));
 }
 
-DynamicRangeQuantizePlan::DynamicRangeQuantizePlan(std::shared_ptr<const DynamicRangeImpl> impl)
-    : impl_(std::move(impl)) {}
-
 std::size_t DynamicRangeQuantizePlan::workspace_size() const noexcept {
   return impl_->workspace_bytes;
 }

@@ -14,8 +14,6 @@ Result<AnyElementwisePlan> AnyElementwisePlan::select(const Stream& stream,
   if (!chosen) return chosen.error();
 
   ElementwiseImpl& impl = *chosen->impl;
-  if (checked->scales != checked->compute())
-    impl.workspace_bytes = static_cast<std::size_t>(bytes_for(checked->compute(), checked->slices));
   impl.sku.op = problem.op;
   impl.sku.element = problem.element;
   impl.sku.aux_element = problem.has_integer ? problem.integer : problem.element;
@@ -30,9 +28,6 @@ Result<AnyElementwisePlan> AnyElementwisePlan::select(const Stream& stream,
     return s.error();
   return AnyElementwisePlan(std::move(chosen->impl));
 }
-
-AnyElementwisePlan::AnyElementwisePlan(std::shared_ptr<const ElementwiseImpl> impl)
-    : impl_(std::move(impl)) {}
 
 const KernelSku& AnyElementwisePlan::sku() const noexcept { return impl_->sku; }
 

@@ -69,7 +69,7 @@ Status AnyLinearPlan::run(const Stream& stream, Workspace workspace,
   Lent lent{{begin, begin + impl.workspace_bytes}};
   if (Status s = check_linear(impl.problem, impl.format, operands, lent); !s) return s;
   if (Status s = check_workspace(workspace, impl.workspace_bytes); !s) return s;
-  if (lent.overlaps)
+  if (impl.workspace_bytes > 0 && lent.overlaps)
     return invalid("workspace", "expected memory apart from every argument, got an overlap");
   return impl.run(stream, workspace.data, operands);
 }

@@ -230,6 +230,25 @@ TEST(LinearAccepts, AnyFiniteScale) {
           }
 }
 
+// A workspace of no bytes may lie anywhere.
+TEST(LinearAccepts, WorkspacesOfNoBytesWithinAnArgument) {
+  const Stream stream = Stream::cpu({.threads = 1, .cap = Target::scalar});
+  std::vector<std::int8_t> x(256, 3);
+  const std::vector<std::int8_t> w(64, 2);
+  const auto packed = pack(stream, TensorRef(w, {1, 64}));
+  ASSERT_TRUE(packed);
+  const auto plan = QuantizedMatmulPlan::select(
+      stream, {.m = 4, .n = 1, .k = 64, .output = DType::s32, .packed_weight = true});
+  ASSERT_TRUE(plan) << plan.error().message();
+  ASSERT_EQ(plan->workspace_size(), 0U);
+  std::vector<std::int32_t> y(4);
+  const Status ran = plan->run(
+      stream, {reinterpret_cast<std::byte*>(x.data()) + 64, 0},
+      {.input = TensorRef(x, {4, 64}), .weight = *packed, .output = TensorMut(y, {4, 1})});
+  ASSERT_TRUE(ran) << ran.error().message();
+  EXPECT_EQ(y, std::vector<std::int32_t>(4, 3 * 2 * 64));
+}
+
 // As static scales they belong to the descriptor, whose short form defaults to s8 by s8 to f32.
 TEST(LinearAccepts, StaticScalesOfEitherSign) {
   const Stream stream = Stream::cpu({.threads = 1});

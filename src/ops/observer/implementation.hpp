@@ -29,26 +29,22 @@ struct Seen {
   std::int64_t* counts = nullptr;  // of histograms
 };
 
-}  // namespace detail
-
 /// A problem and the way it is done. Immutable once a plan holds it; runs may be many at once.
 class ObserverImpl {
  public:
-  explicit ObserverImpl(const detail::ObserverProblem& p) : problem(p) {}
+  explicit ObserverImpl(const ObserverProblem& p) : problem(p) {}
   ObserverImpl(const ObserverImpl&) = delete;
   ObserverImpl& operator=(const ObserverImpl&) = delete;
   virtual ~ObserverImpl() = default;
 
   /// Adds a batch of `numel` > 0 elements. The arguments are checked.
   [[nodiscard]] virtual Status run(const Stream& stream, void* workspace, const TensorRef& input,
-                                   std::int64_t numel, const detail::Seen& seen) const = 0;
+                                   std::int64_t numel, const Seen& seen) const = 0;
 
-  const detail::ObserverProblem problem;
+  const ObserverProblem problem;
   std::size_t workspace_bytes = 0;  // set by whoever derives from this
   KernelSku sku;
 };
-
-namespace detail {
 
 using ObserverEntry = Entry<ObserverProblem, std::shared_ptr<ObserverImpl>>;
 

@@ -64,9 +64,6 @@ Result<Observer<State>> Observer<State>::select(const Stream& stream, const Desc
 }
 
 template <class State>
-Observer<State>::Observer(std::shared_ptr<const ObserverImpl> impl) : impl_(std::move(impl)) {}
-
-template <class State>
 const KernelSku& Observer<State>::sku() const noexcept {
   return impl_->sku;
 }

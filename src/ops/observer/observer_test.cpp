@@ -304,6 +304,7 @@ TEST(ObserverRefusals, NameTheArgument) {
                "output");
   expect_error(parameters({.output = DType::f32}), unsupported, "output");
   expect_error(parameters({.q_min = -200}), invalid, "q_min");
+  expect_error(parameters({.q_min = 200}), invalid, "q_min");
   expect_error(parameters({.q_max = 128}), invalid, "q_max");
   expect_error(parameters({.q_min = 5, .q_max = 4}), invalid, "q_max");
   expect_error(parameters({.method = static_cast<Calibration>(9)}), unsupported, "method");

@@ -127,11 +127,11 @@ Result<IntRange> check_range(DType integer, std::optional<std::int32_t> q_min,
     return invalid(argument, fmt::format("expected a value that {} holds, {} to {}, got {}",
                                          name(integer), storage.min, storage.max, q));
   };
+  if (range.min < storage.min || range.min > storage.max) return outside("q_min", range.min);
+  if (range.max < storage.min || range.max > storage.max) return outside("q_max", range.max);
   if (range.min > range.max)
     return invalid("q_max", fmt::format("expected at least q_min, got q_min {} and q_max {}",
                                         range.min, range.max));
-  if (range.min < storage.min) return outside("q_min", range.min);
-  if (range.max > storage.max) return outside("q_max", range.max);
   return range;
 }
 
@@ -214,7 +214,7 @@ bool is_plain(const Tensor& t, DType type, std::int64_t numel, Extent& extent) {
     return false;
   std::int64_t step = 1;
   for (int i = rank - 1; i >= 0; --i) {
-    if (t.shape[i] < 1 || t.strides[i] != step) return false;
+    if (t.shape[i] < 1 || (t.strides[i] != step && t.shape[i] != 1)) return false;
     if (__builtin_mul_overflow(step, t.shape[i], &step)) return false;
   }
   // (The elements of a checked problem can be counted in bytes, and sizes are powers of two.)

@@ -22,13 +22,17 @@ class CpuElementwise final : public ElementwiseImpl {
       : ElementwiseImpl(p),
         kernels_(kernels),
         reference_(reference),
-        scan_(scan) {
+        base_(parameters_of(p, scan)) {
+    if (p.scales != p.compute())
+      workspace_bytes = static_cast<std::size_t>(bytes_for(p.compute(), p.slices));
     if (p.numel == 0) return;
     plain_ = plain_iteration(p);
     one_call_ = whole_call(plain_);
     one_call_.range = p.range;
     one_call_.profile = p.profile;
     is_one_call_ = p.numel <= max_small && plain_.rank <= 2 && !joins_rows(plain_);
+    one_kernel_ = (plain_.odd_nibbles ? reference_ : kernels_)[plain_.per_lane ? 1 : 0];
+    one_reference_ = reference_[plain_.per_lane ? 1 : 0];
     const bool reads_input = p.op != Op::dequantize_backward;
     const bool reads_gradient = p.op == Op::quantize_backward || p.op == Op::dequantize_backward ||
                                 p.op == Op::fake_quantize_backward;
@@ -80,7 +84,7 @@ class CpuElementwise final : public ElementwiseImpl {
     KernelCall call = one_call_;
     set_tensors(call, args, parameters);
     call.stream_stores = go_past_caches(call, bytes_);
-    note(stream, kernel_for(plain_, parameters)(call));
+    note(stream, (parameters.beyond_simd ? one_reference_ : one_kernel_)(call));
   }
 
   void run_iteration(const Stream& stream, const ElementwiseArgs& args,
@@ -97,7 +101,7 @@ class CpuElementwise final : public ElementwiseImpl {
     execute(stream, work);
   }
 
-  [[nodiscard]] Parameters parameters_of(const ElementwiseArgs& args) const {
+  static Parameters parameters_of(const SlicedProblem& problem, ScanFunction scan) {
     Parameters p;
     p.op = problem.op;
     p.compute = problem.compute();
@@ -105,7 +109,11 @@ class CpuElementwise final : public ElementwiseImpl {
     p.range = problem.range;
     p.count = problem.slices;
     p.divides = problem.has_range;
-    p.scan = scan_;
+    p.scan = scan;
+    return p;
+  }
+  [[nodiscard]] Parameters parameters_of(const ElementwiseArgs& args) const {
+    Parameters p = base_;
     p.scalar_scale = args.scale;
     p.scalar_zero_point = args.zero_point;
     if (args.scales == nullptr) return p;
@@ -119,13 +127,15 @@ class CpuElementwise final : public ElementwiseImpl {
   // For parameters that no SIMD kernel is exact for (zero points beyond what float bounds can
   // express), and for packed runs that start within a byte.
   const Kernels reference_;
-  const ScanFunction scan_;
-  // Of plain arguments: their runs, whether one call of a kernel does them all and which one, and
-  // the bytes that are read and written.
-  Iteration plain_;
+  const Parameters base_;  // without those of a call
+  // Of plain arguments: whether one call of a kernel does them all, which one, and the bytes that
+  // are read and written; and their runs.
   bool is_one_call_ = false;
-  KernelCall one_call_;
+  KernelFunction one_kernel_ = nullptr;
+  KernelFunction one_reference_ = nullptr;
   std::int64_t bytes_ = 0;
+  KernelCall one_call_;
+  Iteration plain_;
 };
 
 template <Target target>

@@ -104,8 +104,6 @@ bool joins_rows(const Iteration& it) {
 
 namespace {
 
-std::atomic<std::int64_t> stream_from{stream_bytes};
-
 void set_steps(KernelCall& call, const Iteration& it) {
   if (it.rank < 2) return;
   const auto& step = it.dims[static_cast<std::size_t>(it.rank - 2)].stride;
@@ -262,16 +260,6 @@ void execute_part(const Stream& stream, const Work& work, int part, int parts) {
 }
 
 }  // namespace
-
-bool go_past_caches(const KernelCall& call, std::int64_t bytes) {
-  const bool in_place = call.output == call.input || call.output == call.grad;
-  return !in_place && bytes >= stream_from.load(std::memory_order_relaxed);
-}
-
-void note(const Stream& stream, Target ran) {
-  if (stream.options().trace != nullptr)
-    stream.options().trace->fetch_or(1U << static_cast<unsigned>(ran), std::memory_order_relaxed);
-}
 
 KernelCall whole_call(const Iteration& iteration) {
   KernelCall call;

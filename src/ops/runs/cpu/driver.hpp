@@ -1,6 +1,9 @@
 // Splits checked work over threads and hands runs to a kernel.
 #pragma once
 
+#include <atomic>
+
+#include "core/stream.hpp"
 #include "ops/runs/cpu/call.hpp"
 #include "ops/runs/iteration.hpp"
 
@@ -40,10 +43,11 @@ Target run_gathered(const Work& work, const KernelCall& call);
 KernelCall whole_call(const Iteration& iteration);
 /// Whether rows of an iteration without gaps are better joined to longer ones.
 bool joins_rows(const Iteration& iteration);
-/// Whether a call that reads and writes so many bytes stores past the caches.
-bool go_past_caches(const KernelCall& call, std::int64_t bytes);
 /// Tells a stream's trace which target ran.
-void note(const Stream& stream, Target ran);
+inline void note(const Stream& stream, Target ran) {
+  if (std::atomic<std::uint32_t>* trace = stream.impl().options.trace)
+    trace->fetch_or(1U << static_cast<unsigned>(ran), std::memory_order_relaxed);
+}
 
 /// Up to this many elements one thread does all, and stores stay in the caches.
 inline constexpr std::int64_t max_small = (std::int64_t{1} << 17) - 1;
@@ -51,6 +55,12 @@ inline constexpr std::int64_t max_small = (std::int64_t{1} << 17) - 1;
 /// From here on what is read and written does not fit the caches, and reading the output before
 /// overwriting it is waste.
 inline constexpr std::int64_t stream_bytes = std::int64_t{32} << 20;
+inline std::atomic<std::int64_t> stream_from{stream_bytes};
+/// Whether a call that reads and writes so many bytes stores past the caches.
+inline bool go_past_caches(const KernelCall& call, std::int64_t bytes) {
+  const bool in_place = call.output == call.input || call.output == call.grad;
+  return !in_place && bytes >= stream_from.load(std::memory_order_relaxed);
+}
 /// The same, for tests: 0 makes every call write past the caches.
 std::int64_t set_stream_bytes(std::int64_t bytes);
 
