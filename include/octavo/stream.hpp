@@ -106,7 +106,8 @@ struct PlanPreference {
   std::optional<std::size_t> max_workspace_bytes = std::nullopt;
   /// `select` fails if the stream's backend is another one.
   std::optional<Backend> backend = std::nullopt;
-  /// Use no kernel above this target: the same rule as a stream's cap, for one plan.
+  /// Use no kernel above this target: the same rule as a stream's cap, for one plan. Of the CPU;
+  /// `select` fails where the stream's backend is another one.
   std::optional<Target> target = std::nullopt;
 };
 

@@ -171,7 +171,7 @@ typedef struct octavo_plan octavo_plan;
 /* What the caller would like of a plan. */
 typedef struct octavo_preference {
   size_t struct_size;
-  octavo_optional target;  /* use no kernel above it: a stream's cap, for one plan */
+  octavo_optional target;  /* use no kernel above it: a stream's cap, for one plan; of the CPU */
   int32_t limit_workspace; /* if not 0, `select` fails rather than need more than: */
   size_t max_workspace_bytes;
 } octavo_preference;

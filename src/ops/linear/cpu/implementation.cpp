@@ -17,9 +17,9 @@ LinearProblem product_of(LinearProblem p) {
 
 template <const DotKernel* dot>
 Found<std::shared_ptr<LinearImpl>> find(const LinearProblem& p, const Allowed& allowed) {
-  const Result<LinearKernels> kernels = choose_kernels(p, allowed);
-  if (!kernels) return {nullptr, kernels.error().message()};
-  return {std::make_shared<CpuLinear>(p, *dot, *kernels, allowed.threads)};
+  const Found<LinearKernels> kernels = choose_kernels(p, allowed);
+  if (!kernels.impl) return {nullptr, kernels.why_not};
+  return {std::make_shared<CpuLinear>(p, *dot, kernels.impl, allowed.threads)};
 }
 
 // Best first. (sve has none of its own: its vectors have no fixed length, and panels do.)
