@@ -153,7 +153,9 @@ typedef struct octavo_stream_options {
 OCTAVO_API octavo_status octavo_stream_create(const octavo_stream_options* options, /* or NULL */
                                               octavo_stream** out);
 OCTAVO_API int32_t octavo_stream_threads(const octavo_stream* stream); /* 0 of NULL */
-/* Waits until all that was run on the stream is done. On the CPU it is when a `_run` returns. */
+/* Waits until all that was run on the stream is done. On the CPU it is when a `_run` returns. Where
+ * work is queued, values of scales and zero points are checked when it is carried out: a run that
+ * they are wrong for writes nothing, and the first such refusal is returned here, once. */
 OCTAVO_API octavo_status octavo_stream_synchronize(const octavo_stream* stream);
 OCTAVO_API void octavo_stream_destroy(octavo_stream* stream);
 

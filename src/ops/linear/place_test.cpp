@@ -33,8 +33,7 @@ int runs = 0;
 int packs = 0;
 
 struct LinearElsewhere final : LinearImpl {
-  explicit LinearElsewhere(const detail::LinearProblem& p) : LinearImpl(p) {
-    format = format_elsewhere;
+  explicit LinearElsewhere(const detail::LinearProblem& p) : LinearImpl(p, format_elsewhere) {
     workspace_bytes = 128;
   }
   [[nodiscard]] Status check_values(const detail::LinearOperands& /*o*/) const override {
@@ -47,7 +46,7 @@ struct LinearElsewhere final : LinearImpl {
   }
 };
 struct PackElsewhere final : PackImpl {
-  explicit PackElsewhere(const PackWeightDescriptor& d) : PackImpl(d) { format = format_elsewhere; }
+  explicit PackElsewhere(const PackWeightDescriptor& d) : PackImpl(d, format_elsewhere) {}
   [[nodiscard]] Result<PackedWeight> make(bool /*zeroed*/) const override {
     return PackedWeightAccess::make(std::make_shared<WeightElsewhere>(problem.n, problem.k));
   }

@@ -44,14 +44,13 @@ std::span<const LinearEntry> cpu_linear() { return entries; }
 
 CpuLinear::CpuLinear(const LinearProblem& p, const DotKernel& dot, const LinearKernels& kernels,
                      int threads)
-    : LinearImpl(p),
+    : LinearImpl(p, panels_format(p.weight)),
       dot_(dot),
       kernels_(kernels),
       threads_(LinearLayout::fits(p, threads) ? threads : 1),
       layout_(p, dot, threads_),
       product_(product_of(p)),
       product_layout_(product_, dot, threads_) {
-  format = panels_format(p.weight);
   workspace_bytes = threads_ < threads ? SIZE_MAX : static_cast<std::size_t>(layout_.total);
 }
 
