@@ -211,7 +211,8 @@ class ElementwisePlan {
     return select(stream, std::as_const(descriptor), preference);
   }
 
-  /// Whether `run` would accept these arguments, and if not, why. Reads scales and zero points.
+  /// Whether `run` would accept these arguments, and if not, why. On the CPU it reads scales and
+  /// zero points; where work is queued, Stream::synchronize tells of them.
   [[nodiscard]] Status can_implement(const Args& args) const {
     return plan_.can_implement(detail::to_args(args));
   }

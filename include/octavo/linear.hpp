@@ -145,7 +145,8 @@ class LinearPlan {
     return select(stream, std::as_const(descriptor), preference);
   }
 
-  /// Whether `run` would accept these arguments, and if not, why.
+  /// Whether `run` would accept these arguments, and if not, why. On the CPU it reads scales and
+  /// zero points; where work is queued, Stream::synchronize tells of them.
   [[nodiscard]] Status can_implement(const Args& args) const {
     return plan_.can_implement(operands(args));
   }

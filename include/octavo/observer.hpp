@@ -117,7 +117,8 @@ class OCTAVO_API Observer {
   [[nodiscard]] State make_state() const;
   [[nodiscard]] Status can_implement(const Args& args) const;
   [[nodiscard]] std::size_t workspace_size() const noexcept;
-  /// Adds a batch to the state.
+  /// Adds a batch to the state, on a stream of the plan's backend. It is added when this returns,
+  /// also where other work is queued.
   Status run(const Stream& stream, Workspace workspace, const Args& args) const;
   [[nodiscard]] const KernelSku& sku() const noexcept;
   [[nodiscard]] const PrecisionGuarantee& precision_guarantee() const noexcept {

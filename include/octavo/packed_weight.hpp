@@ -32,7 +32,8 @@ struct WeightFormat {
 
 /// Packed weights [n, k] of s8 or u8. Copies share their memory, which linear plans only read, so
 /// one may serve many threads; only PackWeightPlan writes it, and refuses to where there are
-/// copies. A default-constructed one is empty and is refused everywhere.
+/// copies (work that is queued holds one). A default-constructed one is empty and is refused
+/// everywhere.
 class OCTAVO_API PackedWeight {
  public:
   PackedWeight() = default;

@@ -63,7 +63,10 @@ class OCTAVO_API Stream {
   [[nodiscard]] static Stream cpu(const CpuOptions& options = {});
 
   [[nodiscard]] Backend backend() const noexcept;
-  /// Waits until all that was run on this stream is done. On the CPU it is when `run` returns.
+  /// Waits until all that was run on this stream is done. On the CPU it is when `run` returns, and
+  /// nothing can be wrong here. Where work is queued, values of scales and zero points are checked
+  /// when it is carried out: a run that they are wrong for writes nothing, those after it go on,
+  /// and the first such refusal since the last `synchronize` is returned here, once.
   [[nodiscard]] Status synchronize() const;
   [[nodiscard]] int threads() const noexcept;
   [[nodiscard]] const CpuOptions& options() const noexcept;
@@ -106,7 +109,8 @@ struct PlanPreference {
   std::optional<std::size_t> max_workspace_bytes = std::nullopt;
   /// `select` fails if the stream's backend is another one.
   std::optional<Backend> backend = std::nullopt;
-  /// Use no kernel above this target: the same rule as a stream's cap, for one plan.
+  /// Use no kernel above this target: the same rule as a stream's cap, for one plan. Of the CPU;
+  /// `select` fails where the stream's backend is another one.
   std::optional<Target> target = std::nullopt;
 };
 

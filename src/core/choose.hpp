@@ -6,6 +6,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -46,25 +47,46 @@ struct Chosen {
   Impl impl{};
 };
 
-/// The refusal of a problem that nothing allowed covers; `reasons` are those of each candidate.
-Error no_implementation(const Allowed& allowed, const std::string& reasons);
+/// What was chosen; or nothing, and why: "avx2: ...; scalar: ...".
+template <class Impl>
+struct Choice {
+  std::optional<Chosen<Impl>> chosen;
+  std::string reasons;  // of each candidate before it
+};
 
-/// The first entry that is allowed, that covers the problem and that the system lets run.
+/// The first entry that is allowed, that covers the problem and that the system lets run. For a
+/// choice within another: it says why not in its own words.
 template <class Key, class Impl>
-Result<Chosen<Impl>> choose(const Allowed& allowed, const Key& key,
-                            std::initializer_list<std::span<const Entry<Key, Impl>>> lists) {
-  std::string reasons;
+Choice<Impl> choose_first(const Allowed& allowed, const Key& key,
+                          std::initializer_list<std::span<const Entry<Key, Impl>>> lists) {
+  Choice<Impl> choice;
+  std::string& reasons = choice.reasons;
   for (const auto& list : lists)
     for (const Entry<Key, Impl>& entry : list) {
       if (!allowed.has(entry.at.backend, entry.at.target)) continue;
       Found<Impl> found = entry.find(key, allowed);
       const bool covered = static_cast<bool>(found.impl);
-      if (covered && may_run(entry.at.target)) return Chosen<Impl>{entry.at, std::move(found.impl)};
+      if (covered && may_run(entry.at.target)) {
+        choice.chosen = Chosen<Impl>{entry.at, std::move(found.impl)};
+        return choice;
+      }
       if (!reasons.empty()) reasons += "; ";
       reasons += std::string(name(entry.at)) + ": " +
                  (covered ? "refused by the system" : found.why_not.c_str());
     }
-  return no_implementation(allowed, reasons);
+  return choice;
+}
+
+/// The refusal of a problem that nothing allowed covers; `reasons` are those of each candidate.
+Error no_implementation(const Allowed& allowed, const std::string& reasons);
+
+/// The same for a plan: a choice, or the refusal of its `select`.
+template <class Key, class Impl>
+Result<Chosen<Impl>> choose(const Allowed& allowed, const Key& key,
+                            std::initializer_list<std::span<const Entry<Key, Impl>>> lists) {
+  Choice<Impl> choice = choose_first(allowed, key, lists);
+  if (!choice.chosen) return no_implementation(allowed, choice.reasons);
+  return *std::move(choice.chosen);
 }
 
 }  // namespace octavo::detail

@@ -73,6 +73,39 @@ TEST(Choose, ARefusalKeepsTheReasonOfEachCandidate) {
   EXPECT_EQ(nobody.error().message(), "backend: expected an implementation on cuda, got none");
 }
 
+// A choice within another has no sentence around its reasons.
+TEST(Choose, ReasonsStandAlone) {
+  const auto first = [](int problem) {
+    return choose_first(Allowed{Backend::cpu, all}, problem, {std::span<const NamedEntry>(list)});
+  };
+  const Choice<Name> none = first(4);
+  EXPECT_FALSE(none.chosen);
+  EXPECT_EQ(none.reasons, "avx2: more than 1; neon: more than 2; scalar: more than 3");
+  const Choice<Name> second = first(2);
+  ASSERT_TRUE(second.chosen);
+  EXPECT_EQ(second.chosen->at.target, Target::neon);
+  EXPECT_EQ(first(1).reasons, "");
+}
+
+// A target is the CPU's: asked for elsewhere, it would be passed over in silence.
+TEST(Choose, ATargetIsRefusedOnOtherBackends) {
+  const Stream device = StreamAccess::make(std::make_shared<Stream::Impl>(test_backend));
+  for (const Target target : {Target::scalar, Target::avx2}) {
+    const auto refused = allowed_places(device, {.target = target});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), ErrorCode::unsupported);
+    EXPECT_EQ(refused.error().argument(), "target");
+    EXPECT_EQ(
+        refused.error().message(),
+        "target: expected none on test (targets are the CPU's), got " + std::string(name(target)));
+  }
+  const auto allowed = allowed_places(device, {.backend = test_backend});
+  ASSERT_TRUE(allowed);
+  EXPECT_TRUE(allowed->has(test_backend, Target::scalar));
+  EXPECT_FALSE(allowed->has(Backend::cpu, Target::scalar));
+  EXPECT_TRUE(allowed_places(Stream::cpu(), {.target = Target::scalar}));
+}
+
 TEST(Choose, StreamsAreOfABackend) {
   const Stream cpu = Stream::cpu();
   EXPECT_EQ(cpu.backend(), Backend::cpu);

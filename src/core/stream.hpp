@@ -14,7 +14,7 @@ struct Stream::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   virtual ~Impl() = default;
-  /// Waits for all that was enqueued.
+  /// Waits for all that was enqueued; the first refusal since the last time, as Stream says.
   [[nodiscard]] virtual Status synchronize() { return {}; }
 
   const Backend backend;

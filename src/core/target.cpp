@@ -192,7 +192,13 @@ Result<Allowed> allowed_places(const Stream& stream, const PlanPreference& prefe
   if (preference.backend && *preference.backend != stream.backend())
     return unsupported("backend", fmt::format("expected {}, the stream's, got {}",
                                               name(stream.backend()), name(*preference.backend)));
-  if (stream.backend() != Backend::cpu) return Allowed{stream.backend(), 0, stream.threads()};
+  if (stream.backend() != Backend::cpu) {
+    if (preference.target)
+      return unsupported("target", fmt::format("expected none on {} (targets are the CPU's), got "
+                                               "{}",
+                                               name(stream.backend()), name(*preference.target)));
+    return Allowed{stream.backend(), 0, stream.threads()};
+  }
   std::uint32_t allowed = detected();
   const auto apply = [&](const char* argument, Target cap) -> Status {
     if (static_cast<int>(cap) >= target_count || !is_available(cap))

@@ -88,25 +88,49 @@ inline DeviceMemory& device_memory() {
   return memory;
 }
 
-/// What was run waits until the stream is synchronized.
-struct DeviceStream : Stream::Impl {
+/// What was run waits until the stream is synchronized, and is then carried out in order. Work that
+/// is refused (by the values it reads) keeps none from being done that comes after it. What is
+/// queued when the stream goes is dropped.
+class DeviceStream final : public Stream::Impl {
+ public:
+  using Work = std::function<Status()>;
+
   DeviceStream() : Impl(octavo::detail::test_backend) {}
   [[nodiscard]] Status synchronize() override {
-    const DeviceMemory::Open open(device_memory());
-    for (const auto& work : std::exchange(queue, {}))
-      if (Status s = work(); !s) return s;
-    return {};
+    const std::scoped_lock lock(mutex_);
+    carry_out();
+    return std::exchange(refused_, Status());
   }
-  std::vector<std::function<Status()>> queue;
+  void enqueue(Work work) {
+    const std::scoped_lock lock(mutex_);
+    queue_.push_back(std::move(work));
+  }
+  /// At once, but after all that is queued, whose refusals are left to `synchronize`.
+  [[nodiscard]] Status run_now(const Work& work) {
+    const std::scoped_lock lock(mutex_);
+    carry_out();
+    const DeviceMemory::Open open(device_memory());
+    return work();
+  }
+
+ private:
+  void carry_out() {
+    const DeviceMemory::Open open(device_memory());
+    for (const Work& work : std::exchange(queue_, {}))
+      if (Status s = work(); !s && refused_) refused_ = std::move(s);
+  }
+
+  std::mutex mutex_;
+  std::vector<Work> queue_;
+  Status refused_;  // the first since the last time
 };
 
 inline Stream device_stream() {
   return octavo::detail::StreamAccess::make(std::make_shared<DeviceStream>());
 }
 
-/// For work on the stream: it is done when the stream is synchronized.
-inline void enqueue(const Stream& stream, std::function<Status()> work) {
-  static_cast<DeviceStream&>(stream.impl()).queue.push_back(std::move(work));
+inline DeviceStream& device_of(const Stream& stream) {
+  return static_cast<DeviceStream&>(stream.impl());
 }
 
 }  // namespace octavo::testing

@@ -1,34 +1,11 @@
 // All plans on a backend whose memory the host cannot touch: what is neutral reads no tensor.
-#include <gtest/gtest.h>
-
-#include "octavo/octavo.hpp"
 #include "ops/dynamic_range/testing.hpp"
 #include "ops/elementwise/testing_data.hpp"
-#include "ops/linear/testing.hpp"
-#include "tests/backend/device_plans.hpp"
+#include "tests/backend/device_testing.hpp"
 
 namespace octavo::testing {
 namespace {
 
-class Device : public ::testing::Test {
- protected:
-  Device() {
-    install_device();
-    device_memory().clear();
-  }
-  [[nodiscard]] static void* up(const Bytes& bytes) {
-    return device_memory().upload(bytes.data(), bytes.size());
-  }
-  [[nodiscard]] static Bytes down(const void* from, std::size_t bytes) {
-    Bytes to(bytes);
-    device_memory().download(from, bytes, to.data());
-    return to;
-  }
-  [[nodiscard]] static Workspace workspace(std::size_t bytes) {
-    return {device_memory().allocate(bytes), bytes};
-  }
-  Stream stream_ = device_stream();
-};
 using DeviceDeathTest = Device;
 
 TEST_F(DeviceDeathTest, MemoryIsNotTheHosts) {
@@ -81,25 +58,6 @@ TEST_F(Device, Elementwise) {
           }
 }
 
-// (The device's refusals of values, which its own code found.)
-TEST_F(Device, RefusesScalesThatAreNotDivisors) {
-  const std::vector<float> input(8);
-  const std::vector<float> scales{1, 0};
-  const auto plan =
-      QuantizePerChannelPlan::select<float, std::int8_t>(stream_, {.shape = {2, 4}, .axis = 0});
-  ASSERT_TRUE(plan);
-  const auto* on = static_cast<const float*>(device_memory().upload(input.data(), 32));
-  const auto* by = static_cast<const float*>(device_memory().upload(scales.data(), 8));
-  auto* to = static_cast<std::int8_t*>(device_memory().allocate(8));
-  const PerSliceArgs args{.input = TensorRef(on, {2, 4}),
-                          .scales = TensorRef(by, {2}),
-                          .output = TensorMut(to, {2, 4})};
-  for (const Status& s : {plan->can_implement(args), plan->run(stream_, {}, args)}) {
-    ASSERT_FALSE(s);
-    EXPECT_EQ(s.error().argument(), "scales");
-  }
-}
-
 TEST_F(Device, DynamicRanges) {
   for (const DType element : all_floats)
     for (const DType integer : all_integers)
@@ -133,53 +91,47 @@ TEST_F(Device, DynamicRanges) {
         }
 }
 
-TEST_F(Device, Observers) {
-  const std::vector<float> batch{1, -2, 3, -4, 5, -60};
-  const auto* on = static_cast<const float*>(device_memory().upload(batch.data(), 24));
-  const auto observe = [&](const Stream& stream, const float* data) {
-    const auto observer =
-        HistogramObserver::select(stream, {.scope = Layout::per_channel, .channels = 3});
-    HistogramState state = observer->make_state();
-    const bool on_device = stream.backend() != Backend::cpu;
-    const WorkspaceBuffer own(observer->workspace_size());
-    const Status s =
-        observer->run(stream, on_device ? workspace(observer->workspace_size()) : Workspace(own),
-                      {.input = TensorRef(data, {2, 3}), .state = &state});
-    EXPECT_TRUE(s);
+template <class Plan>
+void check_observer_on(const Stream& stream, const ObserverDescriptor& descriptor) {
+  device_memory().clear();
+  const auto bytes = static_cast<std::size_t>(bytes_for(descriptor.input, 24));
+  Bytes batch(bytes);
+  Random random(5);
+  for (std::int64_t i = 0; i < 24; ++i)
+    store_bits(batch.data(), bits(descriptor.input) / 8, i,
+               dynamic_bits(descriptor.input, random.below(12), random));
+  const auto observe = [&](const Stream& on, const void* data, auto lend) {
+    const auto observer = Plan::select(on, descriptor);
+    EXPECT_TRUE(observer) << observer.error().message();
+    EXPECT_EQ(observer->sku().backend, on.backend());
+    auto state = observer->make_state();
+    const auto lent = lend(observer->workspace_size());
+    const Status s = observer->run(
+        on, lent, {.input = TensorRef(data, descriptor.input, {8, 3}), .state = &state});
+    EXPECT_TRUE(s) << s.error().message();
     return state;
   };
-  EXPECT_EQ(observe(stream_, on), observe(Stream::cpu(), batch.data()));
+  const auto on_device = [](std::size_t size) {
+    return Workspace{device_memory().allocate(size), size};
+  };
+  EXPECT_EQ(observe(stream, device_memory().upload(batch.data(), bytes), on_device),
+            observe(Stream::cpu(), batch.data(), [](std::size_t n) { return WorkspaceBuffer(n); }));
 }
 
-// Where a case's operands are, moved to the device.
-template <class Args>
-Args moved(Args args, std::size_t output_bytes) {
-  const auto move = [](TensorRef& t) {
-    if (t.data == nullptr) return;
-    std::int64_t elements = 1;
-    for (int i = 0; i < t.shape.rank(); ++i) elements += (t.shape[i] - 1) * t.strides[i];
-    t.data = device_memory().upload(t.data, static_cast<std::size_t>(bytes_for(t.dtype, elements)));
-  };
-  move(args.input);
-  if (!args.weight.is_packed) move(args.weight.tensor);
-  move(args.weight_scales);
-  move(args.weight_zero_points);
-  move(args.bias);
-  move(args.residual);
-  if constexpr (requires { args.activation_scales; }) {
-    move(args.activation_scales);
-    move(args.activation_zero_points);
-  }
-  args.output.data = device_memory().upload(args.output.data, output_bytes);
-  return args;
+TEST_F(Device, Observers) {
+  for (const DType type : all_floats)
+    for (const Layout scope : {Layout::per_tensor, Layout::per_channel}) {
+      const ObserverDescriptor d{.input = type, .scope = scope, .axis = 1, .channels = 3};
+      check_observer_on<MinMaxObserver>(stream_, d);
+      check_observer_on<HistogramObserver>(stream_, d);
+    }
 }
 
 template <class Plan>
-void check_linear_on(const Stream& stream, const typename Plan::Descriptor& descriptor,
-                     const LinearData& d) {
+void check_linear_on(const Stream& stream, const LinearData& d) {
   SCOPED_TRACE(d.c.text());
   device_memory().clear();
-  const auto plan = Plan::select(stream, descriptor);
+  const auto plan = Plan::select(stream, descriptor_for<Plan>(d));
   ASSERT_TRUE(plan) << plan.error().message();
   PackedWeight packed;
   if (d.c.packed) {
@@ -202,6 +154,17 @@ void check_linear_on(const Stream& stream, const typename Plan::Descriptor& desc
   device_memory().download(args.output.data, out.bytes.size(), out.bytes.data());
   EXPECT_EQ(out.bytes, expected(d).bytes);
 }
+void check_linear_on(const Stream& stream, const LinearCase& c) {
+  const LinearData d = make_linear(c);
+  switch (c.kind) {
+    case LinearKind::matmul:
+      return check_linear_on<QuantizedMatmulPlan>(stream, d);
+    case LinearKind::dynamic:
+      return check_linear_on<QuantizedLinearPlan>(stream, d);
+    case LinearKind::smoothquant:
+      return check_linear_on<SmoothQuantLinearPlan>(stream, d);
+  }
+}
 
 TEST_F(Device, Linears) {
   for (const LinearKind kind : {LinearKind::matmul, LinearKind::dynamic, LinearKind::smoothquant})
@@ -222,19 +185,31 @@ TEST_F(Device, Linears) {
             c.weight_zero_points = packed;
             c.packed = packed;
             c.epilogue = epilogue;
-            const LinearData d = make_linear(c);
-            switch (kind) {
-              case LinearKind::matmul:
-                check_linear_on<QuantizedMatmulPlan>(stream_, matmul_descriptor(c), d);
-                break;
-              case LinearKind::dynamic:
-                check_linear_on<QuantizedLinearPlan>(stream_, dynamic_descriptor(c), d);
-                break;
-              case LinearKind::smoothquant:
-                check_linear_on<SmoothQuantLinearPlan>(stream_, smoothquant_descriptor(d), d);
-                break;
-            }
+            check_linear_on(stream_, c);
           }
+}
+
+TEST_F(Device, SumsAsTheyAre) {
+  for (const DType activation : {DType::s8, DType::u8})
+    for (const bool packed : {false, true}) {
+      LinearCase c{.m = 3, .n = 5, .k = 7, .activation = activation, .output = DType::s32};
+      c.packed = packed;
+      c.activation_zero_points = c.weight_zero_points = packed;
+      check_linear_on(stream_, c);
+    }
+}
+
+TEST_F(Device, LinearsWithAsymmetricRows) {
+  for (const DType activation : all_floats)
+    for (const auto quantized : {std::optional<DType>(), std::optional(DType::s8)})
+      for (const bool packed : {false, true}) {
+        LinearCase c{.kind = LinearKind::dynamic, .m = 3, .n = 5, .k = 7};
+        c.activation = activation;
+        c.mode = RangeMode::asymmetric;
+        c.quantized = quantized;
+        c.packed = packed;
+        check_linear_on(stream_, c);
+      }
 }
 
 TEST_F(Device, WeightsPackedElsewhereAreRefusedByTheirFormat) {
@@ -272,6 +247,19 @@ TEST_F(Device, APlanRunsOnStreamsOfItsBackendOnly) {
   }
   EXPECT_EQ(q, std::vector<std::int8_t>(4, 77));
   EXPECT_FALSE(QuantizePerTensorPlan::select(stream_, {.numel = 4}, {.backend = Backend::cpu}));
+}
+
+TEST_F(Device, NoPlanTakesATarget) {
+  const PlanPreference scalar{.target = Target::scalar};
+  const auto expect_refused = [](const auto& plan) {
+    ASSERT_FALSE(plan);
+    EXPECT_EQ(plan.error().argument(), "target");
+  };
+  expect_refused(QuantizePerTensorPlan::select(stream_, {.numel = 4}, scalar));
+  expect_refused(DynamicRangeQuantizePlan::select(stream_, {.shape = {4, 4}}, scalar));
+  expect_refused(MinMaxObserver::select(stream_, {}, scalar));
+  expect_refused(QuantizedMatmulPlan::select(stream_, {.m = 1, .n = 1, .k = 1}, scalar));
+  expect_refused(PackWeightPlan::select(stream_, {.n = 1, .k = 1}, scalar));
 }
 
 }  // namespace

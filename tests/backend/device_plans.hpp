@@ -1,8 +1,9 @@
 // Every plan on the backend of src/testing/device.hpp: the reference, inside the open memory, when
-// the stream is synchronized.
+// the stream is synchronized. It checks values then, and refuses them before it writes anything.
 #pragma once
 
 #include <array>
+#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -47,16 +48,15 @@ class DeviceElementwise final : public octavo::detail::ElementwiseImpl {
     workspace_bytes = inner_->workspace_bytes;
   }
 
-  [[nodiscard]] Status check_values(const octavo::detail::ElementwiseArgs& args) const override {
-    const DeviceMemory::Open open(device_memory());
-    return inner_->check_values(args);
+  [[nodiscard]] Status check_values(
+      const octavo::detail::ElementwiseArgs& /*args*/) const override {
+    return {};  // (what is queued may yet write them)
   }
   [[nodiscard]] Status run(const Stream& stream, void* workspace,
                            const octavo::detail::ElementwiseArgs& args, bool plain) const override {
-    if (Status s = check_values(args); !s) return s;
-    enqueue(stream, [=, inner = inner_, input = Held(args.input), grad = Held(args.grad),
-                     output = Held(args.output), scales = Held(args.scales),
-                     zero_points = Held(args.zero_points)] {
+    device_of(stream).enqueue([=, inner = inner_, input = Held(args.input), grad = Held(args.grad),
+                               output = Held(args.output), scales = Held(args.scales),
+                               zero_points = Held(args.zero_points)] {
       octavo::detail::ElementwiseArgs own = args;
       own.input = input.get();
       own.grad = grad.get();
@@ -81,8 +81,8 @@ class DeviceDynamicRange final : public DynamicRangeImpl {
   }
   [[nodiscard]] Status run(const Stream& stream, void* workspace,
                            const DynamicRangeQuantizeArgs& args, bool plain) const override {
-    enqueue(stream,
-            [=, inner = inner_] { return inner->run(host_stream(), workspace, args, plain); });
+    device_of(stream).enqueue(
+        [=, inner = inner_] { return inner->run(host_stream(), workspace, args, plain); });
     return {};
   }
 
@@ -97,11 +97,11 @@ class DeviceObserver final : public ObserverImpl {
         inner_(reference_of(octavo::detail::cpu_observers(), p)) {
     workspace_bytes = inner_->workspace_bytes;
   }
-  [[nodiscard]] Status run(const Stream& /*stream*/, void* workspace, const TensorRef& input,
+  [[nodiscard]] Status run(const Stream& stream, void* workspace, const TensorRef& input,
                            std::int64_t numel, const octavo::detail::Seen& seen) const override {
     // (The state is the host's: it is waited for.)
-    const DeviceMemory::Open open(device_memory());
-    return inner_->run(host_stream(), workspace, input, numel, seen);
+    return device_of(stream).run_now(
+        [&] { return inner_->run(host_stream(), workspace, input, numel, seen); });
   }
 
  private:
@@ -109,79 +109,91 @@ class DeviceObserver final : public ObserverImpl {
 };
 
 inline constexpr std::uint32_t device_layout = 0xDE;
+constexpr WeightFormat device_format(DType code) { return {code, 0, device_layout}; }
 
-/// A packed weight whose bytes lie on the device.
+/// A packed weight whose bytes, the sums and panels of the host's, lie on the device.
 struct DevicePacked final : PackedWeight::Impl {
-  DevicePacked(std::int64_t columns, std::int64_t sums_over, DType code)
-      : Impl(columns, sums_over, {code, 0, device_layout}) {}
-  void write_to(std::byte* /*to*/) const override {}
-  void put(const PackedWeight& host) {
-    const std::vector<std::byte> made = host.serialize();
-    image = device_memory().upload(made.data(), made.size());
-    bytes = made.size();
+  DevicePacked(const PackWeightDescriptor& d, std::size_t size)
+      : Impl(d.n, d.k, device_format(d.weight)),
+        body(static_cast<std::byte*>(device_memory().allocate(size))) {
+    bytes = size;
   }
-  /// With the memory open.
-  [[nodiscard]] PackedWeight get() const {
-    return *PackedWeight::deserialize({static_cast<const std::byte*>(image), bytes});
+  void write_to(std::byte* /*to*/) const override {}  // (it has no image)
+  // With the memory open:
+  void put(const PackedWeight& host) const { host.impl()->write_to(body); }
+  [[nodiscard]] Result<PackedWeight> get() const {
+    return octavo::detail::load_panels(n, k, format.code, {body, bytes});
   }
-  void* image = nullptr;
+  std::byte* const body;
 };
 
 class DevicePack final : public octavo::detail::PackImpl {
  public:
-  explicit DevicePack(const PackWeightDescriptor& d) : PackImpl(d) {
-    format.layout = device_layout;
-  }
-  [[nodiscard]] Result<PackedWeight> make(bool /*zeroed*/) const override {
-    return PackedWeightAccess::make(
-        std::make_shared<DevicePacked>(problem.n, problem.k, problem.weight));
-  }
-  [[nodiscard]] Status run(const Stream& /*stream*/, const TensorRef& weight,
-                           PackedWeight& packed) const override {
-    const DeviceMemory::Open open(device_memory());
-    const auto host = pack(host_stream(), weight);
+  explicit DevicePack(const PackWeightDescriptor& d)
+      : PackImpl(d, device_format(d.weight)),
+        inner_(reference_of(octavo::detail::cpu_pack(), d)) {}
+  [[nodiscard]] Result<PackedWeight> make(bool zeroed) const override {
+    const auto host = inner_->make(false);
     if (!host) return host.error();
-    static_cast<DevicePacked&>(PackedWeightAccess::impl(packed)).put(*host);
+    const auto made = std::make_shared<DevicePacked>(problem, host->bytes());
+    const DeviceMemory::Open open(device_memory());
+    std::memset(made->body, zeroed ? 0 : 0xA5, made->bytes);
+    return PackedWeightAccess::make(made);
+  }
+  [[nodiscard]] Status run(const Stream& stream, const TensorRef& weight,
+                           PackedWeight& packed) const override {
+    const auto& to = static_cast<const DevicePacked&>(*packed.impl());
+    // The copy keeps the memory. It also counts as one, so that PackWeightPlan refuses the weight
+    // until this is done, like one that a queued linear reads.
+    device_of(stream).enqueue([inner = inner_, weight, &to, held = packed]() -> Status {
+      auto host = inner->make(false);
+      if (!host) return host.error();
+      if (Status s = inner->run(host_stream(), weight, *host); !s) return s;
+      to.put(*host);
+      return {};
+    });
     return {};
   }
+
+ private:
+  std::shared_ptr<const PackImpl> inner_;
 };
 
 class DeviceLinear final : public octavo::detail::LinearImpl {
  public:
   explicit DeviceLinear(const octavo::detail::LinearProblem& p)
-      : LinearImpl(p),
+      : LinearImpl(p, device_format(p.weight)),
         inner_(reference_of(octavo::detail::cpu_linear(), p)) {
     workspace_bytes = inner_->workspace_bytes;
-    format.layout = device_layout;
   }
-  [[nodiscard]] Status check_values(const octavo::detail::LinearOperands& o) const override {
-    const DeviceMemory::Open open(device_memory());
-    return inner_->check_values(o);
+  [[nodiscard]] Status check_values(const octavo::detail::LinearOperands& /*o*/) const override {
+    return {};  // (what is queued may yet write them)
   }
   [[nodiscard]] Status run(const Stream& stream, void* workspace,
                            const octavo::detail::LinearOperands& o) const override {
-    if (Status s = check_values(o); !s) return s;
-    enqueue(stream,
-            [=, inner = inner_, input = Held(o.input), weight = *o.weight,
-             weight_scales = Held(o.weight_scales), weight_zeros = Held(o.weight_zero_points),
-             bias = Held(o.bias), residual = Held(o.residual), output = Held(o.output),
-             scales = Held(o.activation_scales), zeros = Held(o.activation_zero_points)] {
-              octavo::detail::LinearOperands own = o;
-              own.input = input.get();
-              const WeightRef host =
-                  weight.is_packed
-                      ? WeightRef(static_cast<const DevicePacked*>(weight.packed.impl())->get())
-                      : weight;
-              own.weight = &host;
-              own.weight_scales = weight_scales.get();
-              own.weight_zero_points = weight_zeros.get();
-              own.bias = bias.get();
-              own.residual = residual.get();
-              own.output = output.get();
-              own.activation_scales = scales.get();
-              own.activation_zero_points = zeros.get();
-              return inner->run(host_stream(), workspace, own);
-            });
+    device_of(stream).enqueue(
+        [=, inner = inner_, input = Held(o.input), weight = *o.weight,
+         weight_scales = Held(o.weight_scales), weight_zeros = Held(o.weight_zero_points),
+         bias = Held(o.bias), residual = Held(o.residual), output = Held(o.output),
+         scales = Held(o.activation_scales), zeros = Held(o.activation_zero_points)]() -> Status {
+          octavo::detail::LinearOperands own = o;
+          own.input = input.get();
+          WeightRef host = weight;
+          if (weight.is_packed) {
+            const auto got = static_cast<const DevicePacked*>(weight.packed.impl())->get();
+            if (!got) return got.error();
+            host = WeightRef(*got);
+          }
+          own.weight = &host;
+          own.weight_scales = weight_scales.get();
+          own.weight_zero_points = weight_zeros.get();
+          own.bias = bias.get();
+          own.residual = residual.get();
+          own.output = output.get();
+          own.activation_scales = scales.get();
+          own.activation_zero_points = zeros.get();
+          return inner->run(host_stream(), workspace, own);
+        });
     return {};
   }
 

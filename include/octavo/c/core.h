@@ -153,7 +153,9 @@ typedef struct octavo_stream_options {
 OCTAVO_API octavo_status octavo_stream_create(const octavo_stream_options* options, /* or NULL */
                                               octavo_stream** out);
 OCTAVO_API int32_t octavo_stream_threads(const octavo_stream* stream); /* 0 of NULL */
-/* Waits until all that was run on the stream is done. On the CPU it is when a `_run` returns. */
+/* Waits until all that was run on the stream is done. On the CPU it is when a `_run` returns. Where
+ * work is queued, values of scales and zero points are checked when it is carried out: a run that
+ * they are wrong for writes nothing, and the first such refusal is returned here, once. */
 OCTAVO_API octavo_status octavo_stream_synchronize(const octavo_stream* stream);
 OCTAVO_API void octavo_stream_destroy(octavo_stream* stream);
 
@@ -171,7 +173,7 @@ typedef struct octavo_plan octavo_plan;
 /* What the caller would like of a plan. */
 typedef struct octavo_preference {
   size_t struct_size;
-  octavo_optional target;  /* use no kernel above it: a stream's cap, for one plan */
+  octavo_optional target;  /* use no kernel above it: a stream's cap, for one plan; of the CPU */
   int32_t limit_workspace; /* if not 0, `select` fails rather than need more than: */
   size_t max_workspace_bytes;
 } octavo_preference;

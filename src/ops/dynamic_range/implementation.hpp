@@ -30,8 +30,9 @@ class DynamicRangeImpl {
   DynamicRangeImpl& operator=(const DynamicRangeImpl&) = delete;
   virtual ~DynamicRangeImpl() = default;
 
-  /// Writes scales, zero points and output. The arguments are checked; there is a slice at least.
-  /// `plain`: what are_plain says of input and output.
+  /// Writes scales, zero points and output, or has it queued; there is no value to refuse. The
+  /// arguments are checked; there is a slice at least. `plain`: what are_plain says of input and
+  /// output.
   [[nodiscard]] virtual Status run(const Stream& stream, void* workspace,
                                    const DynamicRangeQuantizeArgs& args, bool plain) const = 0;
 

@@ -19,9 +19,12 @@ class ElementwiseImpl {
   ElementwiseImpl& operator=(const ElementwiseImpl&) = delete;
   virtual ~ElementwiseImpl() = default;
 
-  /// The values of scales and zero points, which are read here. The tensors are checked.
+  /// The values of scales and zero points, which are read here. The tensors are checked. Where work
+  /// is queued it finds nothing wrong: what is queued may yet write them.
   [[nodiscard]] virtual Status check_values(const ElementwiseArgs& args) const = 0;
   /// Checks the values, then writes the output. `plain`: what are_plain says of the arguments.
+  /// Where work is queued, both happen later: a refusal is the stream's `synchronize` to return, in
+  /// the CPU's words, and no byte is written. The arguments are the caller's and gone by then.
   [[nodiscard]] virtual Status run(const Stream& stream, void* workspace,
                                    const ElementwiseArgs& args, bool plain) const = 0;
 

@@ -15,21 +15,26 @@ namespace octavo::detail {
 /// A problem and the way it is done. Immutable once a plan holds it; runs may be many at once.
 class LinearImpl {
  public:
-  explicit LinearImpl(const LinearProblem& p) : problem(p), format{p.weight} {}
+  LinearImpl(const LinearProblem& p, const WeightFormat& packed_as)
+      : problem(p),
+        format(packed_as) {}
   LinearImpl(const LinearImpl&) = delete;
   LinearImpl& operator=(const LinearImpl&) = delete;
   virtual ~LinearImpl() = default;
 
-  /// The values of scales and zero points, which are read here. All else is checked.
+  /// The values of scales and zero points, which are read here. All else is checked. Where work is
+  /// queued it finds nothing wrong: what is queued may yet write them.
   [[nodiscard]] virtual Status check_values(const LinearOperands& operands) const = 0;
-  /// Checks the values, then writes the output.
+  /// Checks the values, then writes the output. Where work is queued, both happen later: a refusal
+  /// is the stream's `synchronize` to return, in the CPU's words, and no byte is written. The
+  /// operands are the caller's and gone by then; of a packed weight, what is queued holds a copy.
   [[nodiscard]] virtual Status run(const Stream& stream, void* workspace,
                                    const LinearOperands& operands) const = 0;
   /// Null where a backend has none.
   [[nodiscard]] virtual const LinearStages* stages() const { return nullptr; }
 
   const LinearProblem problem;
-  WeightFormat format;              // of weights that are packed beforehand
+  const WeightFormat format;        // of weights that are packed beforehand
   std::size_t workspace_bytes = 0;  // SIZE_MAX: more than can be counted
   KernelSku sku;                    // (set by select)
 };
@@ -37,20 +42,24 @@ class LinearImpl {
 /// Descriptor, and the way it is done.
 class PackImpl {
  public:
-  explicit PackImpl(const PackWeightDescriptor& d) : problem(d), format{d.weight} {}
+  PackImpl(const PackWeightDescriptor& d, const WeightFormat& packs_as)
+      : problem(d),
+        format(packs_as) {}
   PackImpl(const PackImpl&) = delete;
   PackImpl& operator=(const PackImpl&) = delete;
   virtual ~PackImpl() = default;
 
-  /// One of the right size: all zero, or holding whatever was there.
+  /// One of the right size: all zero (when it returns: no stream has an order for it), or holding
+  /// whatever was there.
   [[nodiscard]] virtual Result<PackedWeight> make(bool zeroed) const = 0;
-  /// Packs [n, k] rows to one of `make`. The arguments are checked.
+  /// Packs [n, k] rows to one of `make`. The arguments are checked. What is queued holds a copy of
+  /// `packed`: it keeps the memory, and lets nobody pack something else into it meanwhile.
   [[nodiscard]] virtual Status run(const Stream& stream, const TensorRef& weight,
                                    PackedWeight& packed) const = 0;
 
   const PackWeightDescriptor problem;
-  WeightFormat format;  // of what it makes
-  KernelSku sku;        // (set by select)
+  const WeightFormat format;  // of what it makes
+  KernelSku sku;              // (set by select)
 };
 
 using LinearEntry = Entry<LinearProblem, std::shared_ptr<LinearImpl>>;

@@ -37,7 +37,9 @@ class ObserverImpl {
   ObserverImpl& operator=(const ObserverImpl&) = delete;
   virtual ~ObserverImpl() = default;
 
-  /// Adds a batch of `numel` > 0 elements. The arguments are checked.
+  /// Adds a batch of `numel` > 0 elements. The arguments are checked. The state is the caller's and
+  /// read by the host, so this is never queued: it waits for what is (the batch may be written by
+  /// it) and for itself, and leaves refusals of earlier runs to `synchronize`.
   [[nodiscard]] virtual Status run(const Stream& stream, void* workspace, const TensorRef& input,
                                    std::int64_t numel, const Seen& seen) const = 0;
 

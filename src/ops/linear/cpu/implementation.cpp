@@ -17,9 +17,9 @@ LinearProblem product_of(LinearProblem p) {
 
 template <const DotKernel* dot>
 Found<std::shared_ptr<LinearImpl>> find(const LinearProblem& p, const Allowed& allowed) {
-  const Result<LinearKernels> kernels = choose_kernels(p, allowed);
-  if (!kernels) return {nullptr, kernels.error().message()};
-  return {std::make_shared<CpuLinear>(p, *dot, *kernels, allowed.threads)};
+  const Found<LinearKernels> kernels = choose_kernels(p, allowed);
+  if (!kernels.impl) return {nullptr, kernels.why_not};
+  return {std::make_shared<CpuLinear>(p, *dot, kernels.impl, allowed.threads)};
 }
 
 // Best first. (sve has none of its own: its vectors have no fixed length, and panels do.)
@@ -44,14 +44,13 @@ std::span<const LinearEntry> cpu_linear() { return entries; }
 
 CpuLinear::CpuLinear(const LinearProblem& p, const DotKernel& dot, const LinearKernels& kernels,
                      int threads)
-    : LinearImpl(p),
+    : LinearImpl(p, panels_format(p.weight)),
       dot_(dot),
       kernels_(kernels),
       threads_(LinearLayout::fits(p, threads) ? threads : 1),
       layout_(p, dot, threads_),
       product_(product_of(p)),
       product_layout_(product_, dot, threads_) {
-  format = panels_format(p.weight);
   workspace_bytes = threads_ < threads ? SIZE_MAX : static_cast<std::size_t>(layout_.total);
 }
 

@@ -56,11 +56,11 @@ constexpr auto entries = entries_of<LinearProblem, LinearKernels, Find>(VectorTa
 
 }  // namespace
 
-Result<LinearKernels> choose_kernels(const LinearProblem& problem, const Allowed& allowed) {
+Found<LinearKernels> choose_kernels(const LinearProblem& problem, const Allowed& allowed) {
   const std::span<const Entry<LinearProblem, LinearKernels>> all = entries;
-  const auto chosen = choose(allowed, problem, {all});
-  if (!chosen) return chosen.error();
-  return chosen->impl;
+  const Choice<LinearKernels> choice = choose_first(allowed, problem, {all});
+  if (!choice.chosen) return {{}, choice.reasons};
+  return {choice.chosen->impl};
 }
 
 }  // namespace octavo::detail

@@ -1,6 +1,7 @@
 // The vector work of a linear plan: all that is not a dot product.
 #pragma once
 
+#include "core/choose.hpp"
 #include "ops/linear/cpu/epilogue.hpp"
 #include "ops/linear/cpu/row_kernels.hpp"
 #include "ops/linear/problem.hpp"
@@ -37,7 +38,8 @@ struct LinearKernels {
   }
 };
 
-/// Those of the best target that is allowed and has all that the problem needs.
-Result<LinearKernels> choose_kernels(const LinearProblem& problem, const Allowed& allowed);
+/// Those of the best target that is allowed and has all that the problem needs; or what each of
+/// them lacks.
+Found<LinearKernels> choose_kernels(const LinearProblem& problem, const Allowed& allowed);
 
 }  // namespace octavo::detail

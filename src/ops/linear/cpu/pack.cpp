@@ -85,9 +85,7 @@ bool is_consistent(const Panels& w) {
 
 class CpuPack final : public PackImpl {
  public:
-  explicit CpuPack(const PackWeightDescriptor& d) : PackImpl(d) {
-    format = panels_format(d.weight);
-  }
+  explicit CpuPack(const PackWeightDescriptor& d) : PackImpl(d, panels_format(d.weight)) {}
 
   [[nodiscard]] Result<PackedWeight> make(bool zeroed) const override {
     const auto made = make_panels(problem.n, problem.k, problem.weight);
