@@ -8,6 +8,13 @@
 //
 // and then y is rounded to the output type, or quantized by the output's scale and zero point.
 // C is f64 if the activations or the output are, else f32; scales and bias are rounded to it.
+//
+// With a scale for each group of input channels, d the exact sum over a group,
+//
+//     acc[m,n] = sum over the groups of C(d) * s_w[n,g]           by fma, in an order that is fixed
+//     y[m,n]   = acc * s_a[m]       or, with a bias, fma(acc, s_a[m], bias[n]); and then as above
+//
+// numerics.md has the order. Float layers (float_linear.hpp) add floats in the same way.
 #pragma once
 
 #include <bit>
@@ -28,6 +35,7 @@ enum class RangeMode : std::uint8_t;  // (dynamic_range_quantize.hpp)
 struct QuantizedLinearDescriptor;
 struct SmoothQuantLinearDescriptor;
 struct QuantizedMatmulDescriptor;
+struct FloatLinearDescriptor;
 
 /// Arguments of QuantizedLinearPlan and SmoothQuantLinearPlan. `rows` is at most the plan's m and
 /// may differ from run to run. Rows of every matrix may lie apart (a stride), the elements of a row
@@ -35,7 +43,9 @@ struct QuantizedMatmulDescriptor;
 struct LinearArgs {
   TensorRef input;                    ///< [rows, k]
   WeightRef weight;                   ///< [n, k], or a PackedWeight, as the descriptor says
-  TensorRef weight_scales;            ///< one per output channel, or one; any float type
+  /// One per output channel, or one; or [n, k / group_size]; any float type. None for a packed
+  /// weight in groups, which holds them.
+  TensorRef weight_scales = {};
   TensorRef weight_zero_points = {};  ///< s32, likewise; only if the descriptor has them
   TensorRef bias = {};                ///< n of any float type; only if the epilogue has it
   TensorRef residual = {};            ///< [rows, n] of the output's type (f32 for s8 and u8);
@@ -59,7 +69,7 @@ struct ExactDouble {
 
 // Any descriptor, in one form.
 struct LinearProblem {
-  Op op = Op::quantized_matmul;  // or quantized_linear, in either mode, or smoothquant_linear
+  Op op = Op::quantized_matmul;  // or quantized_linear, in either mode, or another linear
   std::int64_t m = 0, n = 0, k = 0;
   DType activation = DType::s8;  // as given: float types are quantized first
   DType quantized = DType::s8;   // to this
@@ -73,6 +83,8 @@ struct LinearProblem {
   Profile profile = Profile::torch;
   ExactDouble act_scale = 1.0;  // of smoothquant_linear, with its zero point
   std::int32_t act_zero_point = 0;
+  std::int64_t group = 0;                // weights that share a scale; 0: all of a row
+  DType weight_scale = DType::f32;       // of groups, where the pack holds them
 
   friend bool operator==(const LinearProblem&, const LinearProblem&) = default;
 };
@@ -117,10 +129,12 @@ class OCTAVO_API AnyLinearPlan {
 OCTAVO_API LinearProblem linear_problem(const QuantizedLinearDescriptor& descriptor);
 OCTAVO_API LinearProblem linear_problem(const SmoothQuantLinearDescriptor& descriptor);
 OCTAVO_API LinearProblem linear_problem(const QuantizedMatmulDescriptor& descriptor);
+OCTAVO_API LinearProblem linear_problem(const FloatLinearDescriptor& descriptor);
 
 }  // namespace detail
 
-/// QuantizedLinearPlan, SmoothQuantLinearPlan and QuantizedMatmulPlan, by what describes them.
+/// QuantizedLinearPlan, SmoothQuantLinearPlan, QuantizedMatmulPlan and FloatLinearPlan, by what
+/// describes them.
 template <class D, class A>
 class LinearPlan {
  public:
@@ -165,10 +179,18 @@ class LinearPlan {
  private:
   explicit LinearPlan(const detail::AnyLinearPlan& plan) : plan_(plan) {}
   static detail::LinearOperands operands(const Args& args) {
-    detail::LinearOperands o{
-        &args.input, &args.weight,   &args.weight_scales, &args.weight_zero_points,
-        &args.bias,  &args.residual, args.output_scale,   args.output_zero_point,
-        &args.output};
+    detail::LinearOperands o;
+    o.input = &args.input;
+    o.weight = &args.weight;
+    if constexpr (requires { args.weight_scales; }) {
+      o.weight_scales = &args.weight_scales;
+      o.weight_zero_points = &args.weight_zero_points;
+    }
+    o.bias = &args.bias;
+    o.residual = &args.residual;
+    o.output_scale = args.output_scale;
+    o.output_zero_point = args.output_zero_point;
+    o.output = &args.output;
     if constexpr (requires { args.activation_scales; }) {
       o.activation_scales = &args.activation_scales;
       o.activation_zero_points = &args.activation_zero_points;

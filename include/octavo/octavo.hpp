@@ -6,6 +6,7 @@
 #include "octavo/dtype.hpp"                   // IWYU pragma: export
 #include "octavo/dynamic_range_quantize.hpp"  // IWYU pragma: export
 #include "octavo/fake_quantize.hpp"           // IWYU pragma: export
+#include "octavo/float_linear.hpp"            // IWYU pragma: export
 #include "octavo/observer.hpp"                // IWYU pragma: export
 #include "octavo/packed_weight.hpp"           // IWYU pragma: export
 #include "octavo/profile.hpp"                 // IWYU pragma: export

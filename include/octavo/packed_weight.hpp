@@ -1,8 +1,11 @@
 // Weights of a linear layer, rearranged once so that every run can read them in order.
 //
 //     Result<PackedWeight> w = pack(stream, TensorRef(weights, {n, k}));
+//     Result<PackedWeight> w = pack(stream, TensorRef(nibbles, {n, k}),
+//                                   {.size = 64, .scales = TensorRef(scales, {n, k / 64})});
 //
-// One format serves all CPUs, so a packed weight may be stored and loaded elsewhere.
+// One format serves all CPUs, so a packed weight may be stored, loaded elsewhere, and used where a
+// file is mapped.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +28,16 @@ struct WeightFormat {
   /// So many weights of a row share a scale, held with them. 0: none are held; the scales, one for
   /// each output channel, are given to every run.
   std::int64_t group = 0;
-  /// The arrangement, and where it lies. 1: panels of 16 output channels, in the host's memory.
+  /// The arrangement, and where it lies. In the host's memory, 1: panels of 16 output channels; 2:
+  /// of 32, in groups or of four bits; 3: of 32, of floats.
   std::uint32_t layout = 1;
+  // Of groups only.
+  bool zero_points = false;   ///< whether each has one, held with its scale
+  DType scales = DType::f32;  ///< what those are held as
   friend bool operator==(const WeightFormat&, const WeightFormat&) = default;
 };
 
-/// Packed weights [n, k] of s8 or u8. Copies share their memory, which linear plans only read, so
+/// Packed weights [n, k] of s8, u8, s4, u4, or of floats. Copies share their memory, which linear plans only read, so
 /// one may serve many threads; only PackWeightPlan writes it, and refuses to where there are
 /// copies (work that is queued holds one). A default-constructed one is empty and is refused
 /// everywhere.
@@ -43,8 +50,13 @@ class OCTAVO_API PackedWeight {
   [[nodiscard]] DType dtype() const noexcept;  ///< the format's code
   [[nodiscard]] WeightFormat format() const noexcept;
   [[nodiscard]] bool empty() const noexcept { return impl_ == nullptr; }
-  /// Bytes of what it holds: panels of weights, and the sum of each column.
+  /// Bytes of what it holds: panels of weights, with their scales or the sum of each column.
   [[nodiscard]] std::size_t bytes() const noexcept;
+
+  /// The rows that it was packed from, [n, k] of its type, bit for bit; and of groups the scales,
+  /// [n, k / group] of the format's type, and the zero points, s32. Those two may be left out.
+  [[nodiscard]] Status unpack(const TensorMut& weight, const TensorMut& scales = {},
+                              const TensorMut& zero_points = {}) const;
 
   /// A portable image, with a version and a checksum. (Formats of other layouts than 1 have none:
   /// no bytes, and `unsupported`.)
@@ -55,6 +67,11 @@ class OCTAVO_API PackedWeight {
   /// Reads one back; refuses what is truncated, damaged, or of a version it does not know. Whoever
   /// wrote it, the sums in it are those of its weights.
   [[nodiscard]] static Result<PackedWeight> deserialize(std::span<const std::byte> image);
+  /// The same without a copy: the weights stay where they are, aligned to 64 bytes, as in a file
+  /// that is mapped. `keeper` is held as long as they are in use. All of it is read once, to check
+  /// it. (Images of version 1 are copied.)
+  [[nodiscard]] static Result<PackedWeight> deserialize_in_place(std::span<const std::byte> image,
+                                                                 std::shared_ptr<const void> keeper);
 
   struct Impl;
   [[nodiscard]] const Impl* impl() const noexcept { return impl_.get(); }
@@ -78,11 +95,20 @@ struct WeightRef {
 struct PackWeightDescriptor {
   std::int64_t n = 0;        ///< output channels
   std::int64_t k = 0;        ///< input channels
-  DType weight = DType::s8;  ///< s8 or u8
+  DType weight = DType::s8;  ///< s8, u8, s4, u4; f32, f16, bf16
+  /// Of a scale that the pack holds: a multiple of 4 that divides k. 0, or k and more: it holds none.
+  std::int64_t group_size = 0;
+  DType scale = DType::f32;  ///< of those, f32, f64, f16 or bf16; held as they are
+  bool zero_points = false;  ///< whether groups have them
+  /// Signed integers are given as unsigned ones, more by 8 (s4) or 128 (s8), as compressed-tensors
+  /// stores them.
+  bool offset = false;
 };
 
 struct PackWeightArgs {
   TensorRef weight;                ///< [n, k]; rows may lie apart
+  TensorRef scales = {};           ///< [n, k / group_size]
+  TensorRef zero_points = {};      ///< s32, likewise
   PackedWeight* packed = nullptr;  ///< of make_packed; has no copies
 };
 
@@ -115,10 +141,20 @@ class OCTAVO_API PackWeightPlan {
  private:
   friend struct PackedWeightAccess;
   explicit PackWeightPlan(std::shared_ptr<const detail::PackImpl> impl) : impl_(std::move(impl)) {}
+  [[nodiscard]] Status check_tensors(const Args& args) const;
   std::shared_ptr<const detail::PackImpl> impl_;
+};
+
+/// Scales, and perhaps zero points, of groups of `size` input channels.
+struct WeightGroups {
+  std::int64_t size = 0;
+  TensorRef scales;
+  TensorRef zero_points = {};
 };
 
 /// All of that in one call.
 [[nodiscard]] OCTAVO_API Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight);
+[[nodiscard]] OCTAVO_API Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight,
+                                                   const WeightGroups& groups);
 
 }  // namespace octavo

@@ -41,6 +41,7 @@ enum class Op : std::uint8_t {
   quantized_linear = 12,  ///< activations quantized symmetrically
   quantized_linear_asymmetric = 13,
   smoothquant_linear = 14,
+  float_linear = 15,
 };
 enum class Layout : std::uint8_t { per_tensor = 0, per_channel = 1, per_token = 2, per_group = 3 };
 /// What a linear layer does after its sums: a set of these, `Epilogue::bias | Epilogue::relu`.
@@ -71,6 +72,7 @@ struct KernelSku {
   std::optional<DType> output = std::nullopt;
   std::optional<DType> quantized = std::nullopt;
   bool packed_weight = false;
+  std::int64_t weight_group = 0;  ///< input channels that share a scale; 0: all
   Layout layout = Layout::per_tensor;
   Epilogue epilogue = Epilogue::none;
   Profile profile = Profile::torch;

@@ -35,7 +35,7 @@ std::string_view name(Category category) noexcept {
               category);
 }
 std::string_view name(Op op) noexcept {
-  static constexpr std::array<std::string_view, 15> names = {"quantize",
+  static constexpr std::array<std::string_view, 16> names = {"quantize",
                                                              "quantize_backward",
                                                              "dequantize",
                                                              "dequantize_backward",
@@ -49,7 +49,8 @@ std::string_view name(Op op) noexcept {
                                                              "quantized_matmul",
                                                              "quantized_linear",
                                                              "quantized_linear_asymmetric",
-                                                             "smoothquant_linear"};
+                                                             "smoothquant_linear",
+                                                             "float_linear"};
   return pick(names, op);
 }
 std::string_view name(Layout layout) noexcept {
@@ -68,9 +69,10 @@ std::string to_string(const KernelSku& s) {
   const std::string quantized = s.quantized ? fmt::format("-{}", name(*s.quantized)) : "";
   const std::string output =
       s.output ? fmt::format(".{}.{}", name(*s.output), s.packed_weight ? "packed" : "rows") : "";
-  return fmt::format("{}.{}.{}.{}{}.{}{}.{}.{}.{}.{}", name(s.category), name(s.op), name(s.layout),
-                     name(s.element), quantized, name(s.aux_element), output, name(s.epilogue),
-                     name(s.profile), name(s.backend), name(s.target));
+  const std::string group = s.weight_group == 0 ? "" : fmt::format("-g{}", s.weight_group);
+  return fmt::format("{}.{}.{}.{}{}.{}{}{}.{}.{}.{}.{}", name(s.category), name(s.op),
+                     name(s.layout), name(s.element), quantized, name(s.aux_element), group, output,
+                     name(s.epilogue), name(s.profile), name(s.backend), name(s.target));
 }
 
 }  // namespace octavo
@@ -92,6 +94,7 @@ std::size_t std::hash<octavo::KernelSku>::operator()(const octavo::KernelSku& s)
   add(s.output ? static_cast<int>(*s.output) + 1 : 0);
   add(s.quantized ? static_cast<int>(*s.quantized) + 1 : 0);
   add(s.packed_weight);
+  add(s.weight_group);
   add(s.layout);
   add(s.epilogue);
   add(s.profile);

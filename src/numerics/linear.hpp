@@ -11,6 +11,7 @@
 // and of floats, y_j = fma(x, w, y_j) over k, and sa is 1.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -21,16 +22,23 @@
 
 namespace octavo::numerics {
 
-/// The largest k whose sums fit 32 bits, whatever the values. A side is wide if its values, less
-/// the zero point, need nine bits: u8, or a zero point.
-constexpr std::int64_t max_exact_k(bool wide_activations, bool wide_weights) {
-  const std::int64_t a = wide_activations ? 255 : 128;
-  const std::int64_t w = wide_weights ? 255 : 128;
-  return INT32_MAX / (a * w);
+/// The range of activations of 16 bits.
+inline constexpr IntRange range_16{-32639, 32639};
+
+/// The greatest magnitude of a type's values; of s16, those of its range here. Less a zero point,
+/// they may span all of the type.
+constexpr std::int64_t magnitude_of(DType type, bool zero_points) {
+  const IntRange range = type == DType::s16 ? range_16 : storage_range(type);
+  return zero_points ? std::int64_t{range.max} - range.min
+                     : std::max<std::int64_t>(range.max, -std::int64_t{range.min});
+}
+/// The largest k whose sums fit 32 bits, whatever the values of these magnitudes.
+constexpr std::int64_t max_exact_k(std::int64_t activations, std::int64_t weights) {
+  return INT32_MAX / (activations * weights);
 }
 
-/// The range of activations of 16 bits: in two halves, 256 * high + low, both fit 8 bits.
-inline constexpr IntRange range_16{-32639, 32639};
+/// Activations of 16 bits in two halves, 256 * high + low, which both fit 8 bits: the range is
+/// chosen for that.
 struct Halves {
   std::int8_t high = 0;
   std::int8_t low = 0;

@@ -42,12 +42,7 @@ class Checker {
   Status check() {
     if (Status s = check_matrices(); !s) return s;
     if (Status s = check_weights(); !s) return s;
-    if (Status s = check_scales("weight_scales", o_.weight_scales, p_.n, "output channel"); !s)
-      return s;
-    if (Status s = check_zero_points("weight_zero_points", o_.weight_zero_points,
-                                     p_.weight_zero_points, p_.n, "output channel");
-        !s)
-      return s;
+    if (Status s = check_weight_parameters(); !s) return s;
     if (p_.op == Op::quantized_matmul) {
       if (Status s = check_scales("activation_scales", o_.activation_scales, rows_, "row"); !s)
         return s;
@@ -128,6 +123,41 @@ class Checker {
       return invalid("weight", fmt::format("expected weights packed from [{}, {}], got [{}, {}]",
                                            p_.n, p_.k, w.packed.n(), w.packed.k()));
     return {};
+  }
+
+  Status check_weight_parameters() {
+    if (is_float_linear(p_)) return {};
+    if (p_.group == 0) {
+      if (Status s = check_scales("weight_scales", o_.weight_scales, p_.n, "output channel"); !s)
+        return s;
+      return check_zero_points("weight_zero_points", o_.weight_zero_points, p_.weight_zero_points,
+                               p_.n, "output channel");
+    }
+    if (Status s = check_groups("weight_scales", o_.weight_scales, true, "scales"); !s) return s;
+    return check_groups("weight_zero_points", o_.weight_zero_points, p_.weight_zero_points,
+                        "zero points");
+  }
+
+  // One for each group of every output channel.
+  Status check_groups(const char* argument, const TensorRef* t, bool wanted, const char* what) {
+    const std::int64_t groups = groups_of(p_.k, p_.group);
+    if (p_.packed_weight) {
+      if (!is_given(t)) return {};
+      return invalid(argument, fmt::format("expected none (the packed weight holds its {}), got "
+                                           "some",
+                                           what));
+    }
+    if (!wanted) return check_zero_points(argument, t, false, 0, "group");
+    if (!is_given(t))
+      return p_.n == 0 ? Status()
+                       : invalid(argument, fmt::format("expected shape [{}, {}], got none", p_.n,
+                                                       groups));
+    const bool scales = t == o_.weight_scales;
+    if (scales && !LinearFloats::has(t->dtype)) return check_type<LinearFloats>(argument, t->dtype);
+    const Result<Checked> checked =
+        check_array(argument, *t, scales ? t->dtype : DType::s32, p_.n * groups);
+    if (!checked) return checked.error();
+    return note(argument, checked->extent);
   }
 
   Status check_scales(const char* argument, const TensorRef* t, std::int64_t count,

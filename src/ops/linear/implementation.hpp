@@ -52,10 +52,12 @@ class PackImpl {
   /// One of the right size: all zero (when it returns: no stream has an order for it), or holding
   /// whatever was there.
   [[nodiscard]] virtual Result<PackedWeight> make(bool zeroed) const = 0;
-  /// Packs [n, k] rows to one of `make`. The arguments are checked. What is queued holds a copy of
-  /// `packed`: it keeps the memory, and lets nobody pack something else into it meanwhile.
-  [[nodiscard]] virtual Status run(const Stream& stream, const TensorRef& weight,
-                                   PackedWeight& packed) const = 0;
+  /// The values of scales and zero points of groups, as LinearImpl has it.
+  [[nodiscard]] virtual Status check_values(const PackWeightArgs& args) const = 0;
+  /// Checks the values and packs [n, k] rows to one of `make`. The arguments are checked. What is
+  /// queued holds a copy of `packed`: it keeps the memory, and lets nobody pack something else into
+  /// it meanwhile.
+  [[nodiscard]] virtual Status run(const Stream& stream, const PackWeightArgs& args) const = 0;
 
   const PackWeightDescriptor problem;
   const WeightFormat format;  // of what it makes

@@ -6,12 +6,46 @@
 #include "ops/linear/problem.hpp"
 
 namespace octavo {
+namespace {
+
+Status check_descriptor(const PackWeightDescriptor& d) {
+  using detail::invalid;
+  if (Status s = detail::check_type<detail::PackedTypes>("weight", d.weight); !s) return s;
+  if (Status s = detail::check_weight_sizes(d.n, d.k); !s) return s;
+  const bool is_signed = detail::LinearWeights::has(d.weight) && storage_range(d.weight).min < 0;
+  if (d.offset && !is_signed)
+    return invalid("offset", fmt::format("expected none of {}, got one", name(d.weight)));
+  const std::int64_t group = detail::group_of(d.k, d.group_size);
+  if (Status s = detail::check_group(group, d.k); !s) return s;
+  if (group != 0 && is_float(d.weight))
+    return invalid("group_size", fmt::format("expected none of {}, got {}", name(d.weight), group));
+  if (group != 0) return detail::check_type<detail::LinearFloats>("scale", d.scale);
+  if (d.zero_points)
+    return invalid("zero_points",
+                   "expected none without groups (runs are given those of channels), got some");
+  return {};
+}
+
+// Of groups, one for each; none without.
+Status check_of_groups(const char* argument, const TensorRef& t, bool wanted, DType type,
+                       const PackWeightDescriptor& d) {
+  if (!wanted) {
+    if (!detail::is_given(&t)) return {};
+    return detail::invalid(argument, "expected none, as the plan was made for, got some");
+  }
+  const std::int64_t count = d.n * (d.k / d.group_size);
+  if (!detail::is_given(&t) && count > 0)
+    return detail::invalid(argument, fmt::format("expected shape [{}, {}], got none", d.n,
+                                                 d.k / d.group_size));
+  const auto checked = detail::check_array(argument, t, type, count);
+  return checked ? Status() : Status(checked.error());
+}
+
+}  // namespace
 
 Result<PackWeightPlan> PackWeightPlan::select(const Stream& stream, const Descriptor& descriptor,
                                               const PlanPreference& preference) {
-  if (Status s = detail::check_type<detail::LinearBytes>("weight", descriptor.weight); !s)
-    return s.error();
-  if (Status s = detail::check_weight_sizes(descriptor.n, descriptor.k); !s) return s.error();
+  if (Status s = check_descriptor(descriptor); !s) return s.error();
   const auto allowed = detail::allowed_places(stream, preference);
   if (!allowed) return allowed.error();
   auto chosen = detail::choose(*allowed, descriptor, {detail::cpu_pack(), detail::test_pack});
@@ -31,8 +65,19 @@ const KernelSku& PackWeightPlan::sku() const noexcept { return impl_->sku; }
 Result<PackedWeight> PackWeightPlan::make_packed() const { return impl_->make(true); }
 
 Status PackWeightPlan::can_implement(const Args& args) const {
+  if (Status s = check_tensors(args); !s) return s;
+  return impl_->check_values(args);
+}
+
+Status PackWeightPlan::check_tensors(const Args& args) const {
   const Descriptor& d = impl_->problem;
   if (Status s = detail::check_weight(args.weight, d.weight, d.n, d.k); !s) return s;
+  const bool groups = impl_->format.group != 0;
+  if (Status s = check_of_groups("scales", args.scales, groups, d.scale, d); !s) return s;
+  if (Status s = check_of_groups("zero_points", args.zero_points, groups && d.zero_points,
+                                 DType::s32, d);
+      !s)
+    return s;
   if (args.packed == nullptr || args.packed->empty())
     return detail::invalid("packed", "expected one of make_packed, got none");
   if (args.packed->n() != d.n || args.packed->k() != d.k || args.packed->dtype() != d.weight)
@@ -52,20 +97,34 @@ Status PackWeightPlan::can_implement(const Args& args) const {
 
 Status PackWeightPlan::run(const Stream& stream, Workspace /*workspace*/, const Args& args) const {
   if (Status s = detail::check_stream(stream, impl_->sku.backend); !s) return s;
-  if (Status s = can_implement(args); !s) return s;
-  return impl_->run(stream, args.weight, *args.packed);
+  if (Status s = check_tensors(args); !s) return s;
+  return impl_->run(stream, args);
 }
 
 Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight) {
+  return pack(stream, weight, WeightGroups());
+}
+
+Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight,
+                          const WeightGroups& groups) {
   if (weight.shape.rank() != 2)
     return detail::invalid(
         "weight", fmt::format("expected a shape [n, k], got {}", detail::to_string(weight.shape)));
-  const auto plan = PackWeightPlan::select(
-      stream, {.n = weight.shape[0], .k = weight.shape[1], .weight = weight.dtype});
+  const auto plan = PackWeightPlan::select(stream, {.n = weight.shape[0],
+                                                    .k = weight.shape[1],
+                                                    .weight = weight.dtype,
+                                                    .group_size = groups.size,
+                                                    .scale = groups.scales.dtype,
+                                                    .zero_points = detail::is_given(&groups.zero_points)});
   if (!plan) return plan.error();
   Result<PackedWeight> packed = PackedWeightAccess::impl(*plan).make(false);
   if (!packed) return packed;
-  if (Status s = plan->run(stream, {}, {.weight = weight, .packed = &*packed}); !s)
+  if (Status s = plan->run(stream, {},
+                           {.weight = weight,
+                            .scales = groups.scales,
+                            .zero_points = groups.zero_points,
+                            .packed = &*packed});
+      !s)
     return s.error();
   return packed;
 }

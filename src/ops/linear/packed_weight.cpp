@@ -12,8 +12,8 @@
 namespace octavo {
 namespace {
 
-// An image: a header, the sums, the panels; all little-endian, as both kinds of CPU are.
-
+// An image: a header, and the weights as they are held; all little-endian, as both kinds of CPU
+// are. Headers of version 1 end after the checksum; all of those are of layout 1.
 struct Header {
   char magic[8];
   std::uint32_t version;
@@ -21,10 +21,16 @@ struct Header {
   std::int64_t n;
   std::int64_t k;
   std::uint64_t checksum;  // of all else, this being 0
+  std::int64_t group;
+  std::uint32_t layout;
+  std::uint8_t scales;
+  std::uint8_t zero_points;
+  std::uint8_t unused[10];
 };
-static_assert(sizeof(Header) == 40);
+static_assert(sizeof(Header) == 64);  // so that what follows is aligned where the image is
+constexpr std::size_t header_1 = 40;
 constexpr char magic[8] = {'O', 'C', 'T', 'A', 'V', 'O', 'P', 'W'};
-constexpr std::uint32_t version = 1;
+constexpr std::uint32_t version = 2;
 
 std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t h) {
   constexpr std::uint64_t odd = 0x9E3779B97F4A7C15U;
@@ -37,12 +43,60 @@ std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t h) {
   }
   return h;
 }
-std::uint64_t checksum(Header header, std::span<const std::byte> rest) {
+std::uint64_t checksum(Header header, std::size_t header_bytes, std::span<const std::byte> rest) {
   header.checksum = 0;
-  return checksum(rest, checksum(std::as_bytes(std::span(&header, 1)), 0));
+  const auto bytes = std::as_bytes(std::span(&header, 1)).first(header_bytes);
+  return checksum(rest, checksum(bytes, 0));
 }
 
-bool has_image(const WeightFormat& format) { return format == detail::panels_format(format.code); }
+// What a header says, checked.
+struct Described {
+  std::size_t header_bytes = 0;
+  WeightFormat format;
+};
+
+Result<Described> describe(const Header& h, std::size_t size) {
+  using detail::invalid;
+  using detail::unsupported;
+  if (h.version < 1 || h.version > version)
+    return unsupported("image",
+                       fmt::format("expected version 1 to {}, got {}", version, h.version));
+  Described d;
+  d.header_bytes = h.version == 1 ? header_1 : sizeof h;
+  if (size < d.header_bytes)
+    return invalid("image", fmt::format("expected at least {} bytes, got {}", d.header_bytes, size));
+  const auto code = static_cast<DType>(h.dtype);
+  if (h.version == 1) {
+    if (h.dtype > 0xFF || !detail::LinearBytes::has(code))
+      return unsupported("image", fmt::format("expected weights of {}, got type {}",
+                                              detail::LinearBytes::words(), h.dtype));
+    d.format = detail::host_format(code, 0, false, DType::f32);
+  } else {
+    if (h.dtype > 0xFF || !detail::PackedTypes::has(code))
+      return unsupported("image", fmt::format("expected weights of {}, got type {}",
+                                              detail::PackedTypes::words(), h.dtype));
+    if (Status s = detail::check_group(h.group, h.k); !s)
+      return invalid("image", fmt::format("expected groups that divide k = {}, got {}", h.k,
+                                          h.group));
+    d.format = {code, h.group, h.layout, h.zero_points == 1, static_cast<DType>(h.scales)};
+    constexpr Header none{};
+    if (h.zero_points > 1 || std::memcmp(h.unused, none.unused, sizeof h.unused) != 0 ||
+        !detail::LinearFloats::has(d.format.scales) || (h.group != 0 && h.group >= h.k) ||
+        d.format != detail::host_format(code, h.group, d.format.zero_points, d.format.scales))
+      return unsupported("image", fmt::format("expected a format that CPUs read, got {}",
+                                              detail::to_string(d.format)));
+  }
+  if (Status s = detail::check_weight_sizes(h.n, h.k); !s) return s.error();
+  const std::size_t expected =
+      static_cast<std::size_t>(detail::packed_bytes(h.n, h.k, d.format)) + d.header_bytes;
+  const std::string text =
+      fmt::format("expected {} bytes for [{}, {}], got {}", expected, h.n, h.k, size);
+  if (size < expected)
+    return Error(ErrorCode::buffer_too_small, "image", "image: " + text,
+                 static_cast<std::int64_t>(expected), static_cast<std::int64_t>(size));
+  if (size > expected) return invalid("image", text);
+  return d;
+}
 
 }  // namespace
 
@@ -55,7 +109,7 @@ WeightFormat PackedWeight::format() const noexcept {
 std::size_t PackedWeight::bytes() const noexcept { return impl_ ? impl_->bytes : 0; }
 
 std::size_t PackedWeight::serialized_bytes() const noexcept {
-  return empty() || !has_image(format()) ? 0 : sizeof(Header) + bytes();
+  return empty() || impl_->image() == nullptr ? 0 : sizeof(Header) + bytes();
 }
 
 std::vector<std::byte> PackedWeight::serialize() const {
@@ -66,10 +120,10 @@ std::vector<std::byte> PackedWeight::serialize() const {
 
 Status PackedWeight::serialize(std::span<std::byte> image) const {
   if (empty()) return {};
-  if (!has_image(format()))
+  if (impl_->image() == nullptr)
     return detail::unsupported(
-        "image", fmt::format("expected a packed weight of layout {}, which images hold, got {}",
-                             detail::panels_layout, detail::to_string(format())));
+        "image", fmt::format("expected a packed weight of the host's, which images hold, got {}",
+                             detail::to_string(format())));
   if (image.size() < serialized_bytes())
     return Error(ErrorCode::buffer_too_small, "image",
                  fmt::format("image: expected at least {} bytes (serialized_bytes), got {}",
@@ -77,61 +131,92 @@ Status PackedWeight::serialize(std::span<std::byte> image) const {
                  static_cast<std::int64_t>(serialized_bytes()),
                  static_cast<std::int64_t>(image.size()));
   image = image.first(serialized_bytes());
-  impl_->write_to(image.data() + sizeof(Header));
+  if (bytes() > 0) std::memcpy(image.data() + sizeof(Header), impl_->image(), bytes());
+  const WeightFormat& f = impl_->format;
   Header header{};
   std::memcpy(header.magic, magic, sizeof magic);
   header.version = version;
-  header.dtype = static_cast<std::uint32_t>(impl_->format.code);
+  header.dtype = static_cast<std::uint32_t>(f.code);
   header.n = impl_->n;
   header.k = impl_->k;
-  header.checksum = checksum(header, image.subspan(sizeof(Header)));
+  header.group = f.group;
+  header.layout = f.layout;
+  header.scales = static_cast<std::uint8_t>(f.scales);
+  header.zero_points = f.zero_points ? 1 : 0;
+  header.checksum = checksum(header, sizeof header, image.subspan(sizeof(Header)));
   std::memcpy(image.data(), &header, sizeof header);
   return {};
 }
 
 Result<PackedWeight> PackedWeight::deserialize(std::span<const std::byte> image) {
+  return deserialize_in_place(image, nullptr);
+}
+
+Result<PackedWeight> PackedWeight::deserialize_in_place(std::span<const std::byte> image,
+                                                        std::shared_ptr<const void> keeper) {
   using detail::invalid;
-  using detail::unsupported;
   Header h{};
-  if (image.size() < sizeof h)
+  if (image.size() < header_1)
     return invalid("image",
-                   fmt::format("expected at least {} bytes, got {}", sizeof h, image.size()));
-  std::memcpy(&h, image.data(), sizeof h);
+                   fmt::format("expected at least {} bytes, got {}", header_1, image.size()));
+  std::memcpy(&h, image.data(), std::min(sizeof h, image.size()));
   if (std::memcmp(h.magic, magic, sizeof magic) != 0)
     return invalid("image", "expected a packed weight, got something else (no OCTAVOPW in front)");
-  if (h.version != version)
-    return unsupported("image", fmt::format("expected version {}, got {}", version, h.version));
-  // Of version 1 all images are of layout 1, without groups.
-  const auto code = static_cast<DType>(h.dtype);
-  if (h.dtype > 0xFF || !detail::LinearBytes::has(code))
-    return unsupported("image", fmt::format("expected weights of {}, got type {}",
-                                            detail::LinearBytes::words(), h.dtype));
-  if (Status s = detail::check_weight_sizes(h.n, h.k); !s) return s.error();
-  const std::size_t expected =
-      static_cast<std::size_t>(detail::panels_of(h.n)) *
-          (static_cast<std::size_t>(detail::panel_bytes_of(h.k)) + detail::panel_columns * 8) +
-      sizeof h;
-  if (image.size() < expected)
-    return Error(ErrorCode::buffer_too_small, "image",
-                 fmt::format("image: expected {} bytes for [{}, {}], got {}", expected, h.n, h.k,
-                             image.size()),
-                 static_cast<std::int64_t>(expected), static_cast<std::int64_t>(image.size()));
-  if (image.size() > expected)
-    return invalid("image", fmt::format("expected {} bytes for [{}, {}], got {}", expected, h.n,
-                                        h.k, image.size()));
-  const auto rest = image.subspan(sizeof h);
-  if (checksum(h, rest) != h.checksum)
+  const Result<Described> found = describe(h, image.size());
+  if (!found) return found.error();
+  const auto rest = image.subspan(found->header_bytes);
+  const std::uint64_t sum = checksum(h, found->header_bytes, rest);
+  if (sum != h.checksum)
     return invalid("image", fmt::format("expected the checksum it was written with ({:016x}), got "
                                         "{:016x}: it is damaged",
-                                        h.checksum, checksum(h, rest)));
-  return detail::load_panels(h.n, h.k, code, rest);
+                                        h.checksum, sum));
+  if (h.version == 1) return detail::load_version_1(h.n, h.k, found->format, rest);
+  constexpr std::uintptr_t alignment = 64;
+  if (keeper != nullptr && reinterpret_cast<std::uintptr_t>(image.data()) % alignment != 0)
+    return Error(ErrorCode::misaligned_operand, "image",
+                 fmt::format("image: expected memory aligned to {} bytes, got one {} past that; "
+                             "deserialize copies it",
+                             alignment, reinterpret_cast<std::uintptr_t>(image.data()) % alignment));
+  return detail::load_weight(h.n, h.k, found->format, rest, std::move(keeper));
+}
+
+Status PackedWeight::unpack(const TensorMut& weight, const TensorMut& scales,
+                            const TensorMut& zero_points) const {
+  using detail::invalid;
+  if (empty()) return invalid("packed", "expected a packed weight, got an empty one");
+  const WeightFormat& f = impl_->format;
+  const Result<detail::Checked> rows = detail::check_output("weight", weight, f.code);
+  if (!rows) return rows.error();
+  if (!(weight.shape == Shape{n(), k()}))
+    return invalid("weight", fmt::format("expected shape [{}, {}], got {}", n(), k(),
+                                         detail::to_string(weight.shape)));
+  detail::Extent taken = rows->extent;
+  const auto check = [&](const char* argument, const TensorMut& t, bool held, DType type) -> Status {
+    const TensorRef given = t;
+    if (!detail::is_given(&given)) return {};
+    if (!held)
+      return invalid(argument, fmt::format("expected none (it holds none: {}), got some",
+                                           detail::to_string(f)));
+    const auto checked =
+        detail::check_array(argument, given, type, n() * detail::groups_of(k(), f.group));
+    if (!checked) return checked.error();
+    if (checked->extent.overlaps(taken))
+      return invalid(argument, "expected memory apart from the others, got an overlap");
+    return {};
+  };
+  if (Status s = check("scales", scales, f.group != 0, f.scales); !s) return s;
+  if (Status s = check("zero_points", zero_points, f.zero_points, DType::s32); !s) return s;
+  return impl_->unpack(weight, scales, zero_points);
 }
 
 std::string detail::to_string(const WeightFormat& format) {
-  return fmt::format(
-      "{}, {}, layout {}", name(format.code),
-      format.group == 0 ? "one scale per channel" : fmt::format("groups of {}", format.group),
-      format.layout);
+  std::string scales;
+  if (format.group != 0)
+    scales = fmt::format(", groups of {}, scales of {}{}", format.group, name(format.scales),
+                         format.zero_points ? ", zero points" : "");
+  else if (!is_float(format.code))
+    scales = ", one scale per channel";
+  return fmt::format("{}{}, layout {}", name(format.code), scales, format.layout);
 }
 
 }  // namespace octavo

@@ -13,7 +13,7 @@
 
 namespace octavo {
 
-/// Lives as long as a copy of its weight. A format derives from it, and holds the memory.
+/// Lives as long as a copy of its weight. A backend derives from it, and holds the memory.
 struct PackedWeight::Impl {
   Impl(std::int64_t columns, std::int64_t sums_over, const WeightFormat& held_as)
       : n(columns),
@@ -23,8 +23,12 @@ struct PackedWeight::Impl {
   Impl& operator=(const Impl&) = delete;
   virtual ~Impl() = default;
 
-  /// What an image holds behind its header: `bytes` of it.
-  virtual void write_to(std::byte* to) const = 0;
+  /// What an image holds behind its header: `bytes` of it, in the host's memory. Null where it is
+  /// of a layout that images do not hold.
+  [[nodiscard]] virtual const std::byte* image() const { return nullptr; }
+  /// See PackedWeight::unpack. The arguments are checked.
+  [[nodiscard]] virtual Status unpack(const TensorMut& weight, const TensorMut& scales,
+                                      const TensorMut& zero_points) const = 0;
 
   const std::int64_t n;
   const std::int64_t k;
@@ -45,16 +49,24 @@ struct PackedWeightAccess {
 
 namespace detail {
 
-/// Layout 1 (panels.hpp), with one scale per output channel.
-constexpr WeightFormat panels_format(DType code) { return {code, 0, panels_layout}; }
+/// The host's format (panels.hpp) of weights of this type, with a scale for so many of them.
+constexpr WeightFormat host_format(DType code, std::int64_t group, bool zero_points, DType scales) {
+  if (is_float(code)) return {code, 0, floats_layout};
+  if (group == 0) return {code, 0, is_packed(code) ? groups_layout : panels_layout};
+  return {code, group, groups_layout, zero_points, scales};
+}
 
 /// "s8, one scale per channel, layout 1"
 std::string to_string(const WeightFormat& format);
 
-/// A weight of layout 1 from an image's bytes behind the header, as many as its sizes say; refuses
-/// those that no one has packed.
-Result<PackedWeight> load_panels(std::int64_t n, std::int64_t k, DType code,
-                                 std::span<const std::byte> body);
+/// One of the host's formats from an image's bytes behind the header, as many as its sizes say;
+/// refuses those that no one has packed. With a keeper they are used where they are.
+Result<PackedWeight> load_weight(std::int64_t n, std::int64_t k, const WeightFormat& format,
+                                 std::span<const std::byte> body,
+                                 std::shared_ptr<const void> keeper);
+/// The same of an image of version 1, where sums come first.
+Result<PackedWeight> load_version_1(std::int64_t n, std::int64_t k, const WeightFormat& format,
+                                    std::span<const std::byte> body);
 
 }  // namespace detail
 }  // namespace octavo

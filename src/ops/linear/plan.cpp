@@ -16,13 +16,14 @@ KernelSku sku_of(const LinearProblem& p, const Place& at) {
   sku.output = p.output;
   if (is_dynamic(p)) sku.quantized = p.quantized;
   sku.packed_weight = p.packed_weight;
+  sku.weight_group = p.group;
   sku.layout = p.op == Op::smoothquant_linear ? Layout::per_tensor : Layout::per_token;
   sku.epilogue = p.epilogue;
   sku.profile = p.profile;
   sku.target = at.target;
   sku.backend = at.backend;
   sku.guarantee.math = p.output == DType::s32 ? DType::s32 : compute_type(p);
-  sku.guarantee.accumulator = DType::s32;
+  if (!is_float_linear(p)) sku.guarantee.accumulator = DType::s32;
   return sku;
 }
 

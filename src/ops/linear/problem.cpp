@@ -4,6 +4,7 @@
 #include "core/check.hpp"
 #include "core/fp_environment.hpp"
 #include "numerics/linear.hpp"
+#include "octavo/float_linear.hpp"
 #include "octavo/quantized_linear.hpp"
 #include "octavo/quantized_matmul.hpp"
 #include "octavo/smoothquant_linear.hpp"
@@ -27,10 +28,18 @@ LinearProblem common_problem(Op op, const D& d) {
   p.packed_weight = d.packed_weight;
   p.epilogue = d.epilogue;
   p.profile = d.profile;
+  p.group = group_of(d.k, d.group_size);
+  if (p.group != 0) p.weight_scale = d.weight_scale;
   return p;
 }
 
-Status check_types(const LinearProblem& p) {
+Status check_float_types(const LinearProblem& p) {
+  if (Status s = check_type<FloatLinearTypes>("activation", p.activation); !s) return s;
+  if (Status s = check_type<FloatLinearTypes>("weight", p.weight); !s) return s;
+  return check_type<FloatLinearOutputs>("output", p.output);
+}
+
+Status check_integer_types(const LinearProblem& p) {
   if (Status s = is_dynamic(p) ? check_type<LinearFloats>("activation", p.activation)
                                : check_type<LinearBytes>("activation", p.activation);
       !s)
@@ -38,16 +47,22 @@ Status check_types(const LinearProblem& p) {
   if (p.mode != RangeMode::symmetric && p.mode != RangeMode::asymmetric)
     return unsupported(
         "mode", fmt::format("expected symmetric or asymmetric, got {}", static_cast<int>(p.mode)));
-  if (is_dynamic(p) && is_symmetric(p) && p.quantized != DType::s8)
-    return unsupported("quantized",
-                       fmt::format("expected s8 in mode symmetric, got {}", name(p.quantized)));
-  if (is_dynamic(p))
-    if (Status s = check_type<LinearBytes>("quantized", p.quantized); !s) return s;
-  if (Status s = check_type<LinearBytes>("weight", p.weight); !s) return s;
-  if (Status s = p.op == Op::quantized_matmul ? check_type<MatmulOutputs>("output", p.output)
-                                              : check_type<LinearOutputs>("output", p.output);
-      !s)
-    return s;
+  if (is_dynamic(p)) {
+    if (Status s = check_type<LinearCodes>("quantized", p.quantized); !s) return s;
+    if (is_symmetric(p) ? !SymmetricCodes::has(p.quantized) : !LinearBytes::has(p.quantized))
+      return unsupported(
+          "quantized", fmt::format("expected {} in mode {}, got {}",
+                                   is_symmetric(p) ? SymmetricCodes::words() : LinearBytes::words(),
+                                   name(p.mode), name(p.quantized)));
+  }
+  if (Status s = check_type<LinearWeights>("weight", p.weight); !s) return s;
+  if (Status s = check_type<LinearFloats>("weight_scale", p.weight_scale); !s) return s;
+  return p.op == Op::quantized_matmul ? check_type<MatmulOutputs>("output", p.output)
+                                      : check_type<LinearOutputs>("output", p.output);
+}
+
+Status check_types(const LinearProblem& p) {
+  if (Status s = is_float_linear(p) ? check_float_types(p) : check_integer_types(p); !s) return s;
   if (static_cast<int>(p.epilogue) > 7)
     return unsupported("epilogue", fmt::format("expected bias, residual and relu only, got {}",
                                                static_cast<int>(p.epilogue)));
@@ -63,9 +78,15 @@ Status check_types(const LinearProblem& p) {
 Status check_sizes(const LinearProblem& p) {
   if (p.m < 0) return invalid("m", fmt::format("expected 0 or more, got {}", p.m));
   if (Status s = check_weight_sizes(p.n, p.k); !s) return s;
+  if (Status s = check_group(p.group, p.k); !s) return s;
+  if (p.output == DType::s32 && p.group != 0)
+    return invalid("group_size",
+                   fmt::format("expected none with an output of s32 (it holds the sums, and those "
+                               "of groups have scales of their own), got {}",
+                               p.group));
   // (Rows are padded, and held as s16 by some kernels.)
   for (const std::int64_t size : {p.n, p.k + 2 * padded_k})
-    if (const auto count = count_elements("m", {p.m, size, 2}); !count) return count.error();
+    if (const auto count = count_elements("m", {p.m, size, 4}); !count) return count.error();
   if (p.output == DType::s32 && is_wide(p))
     return invalid(
         "k", fmt::format("expected at most {} for sums of s32 (these types{}), got {}; "
@@ -115,9 +136,40 @@ LinearProblem linear_problem(const QuantizedMatmulDescriptor& d) {
   return p;
 }
 
+LinearProblem linear_problem(const FloatLinearDescriptor& d) {
+  LinearProblem p;
+  p.op = Op::float_linear;
+  p.m = d.m;
+  p.n = d.n;
+  p.k = d.k;
+  p.activation = p.quantized = d.activation;
+  p.weight = d.weight;
+  p.output = d.output;
+  p.packed_weight = d.packed_weight;
+  p.epilogue = d.epilogue;
+  p.profile = d.profile;
+  return p;
+}
+
 std::int64_t max_narrow_k(const LinearProblem& p) {
-  return numerics::max_exact_k(p.activation_zero_points || p.quantized == DType::u8,
-                               p.weight_zero_points || p.weight == DType::u8);
+  return numerics::max_exact_k(
+      numerics::magnitude_of(p.quantized == DType::s16 ? DType::s8 : p.quantized,
+                             p.activation_zero_points),
+      numerics::magnitude_of(p.weight, p.weight_zero_points));
+}
+
+bool has_wide_groups(const LinearProblem& p) {
+  return p.group >
+         numerics::max_exact_k(numerics::magnitude_of(p.quantized, p.activation_zero_points),
+                               numerics::magnitude_of(p.weight, p.weight_zero_points));
+}
+
+Status check_group(std::int64_t group, std::int64_t k) {
+  if (group < 0 || group % step_k != 0)
+    return invalid("group_size", fmt::format("expected a multiple of {}, got {}", step_k, group));
+  if (group > 0 && k % group != 0)
+    return invalid("group_size", fmt::format("expected a divisor of k = {}, got {}", k, group));
+  return {};
 }
 
 Status check_linear_problem(const LinearProblem& p) {

@@ -9,7 +9,16 @@ namespace octavo::detail {
 
 /// The types that linear layers admit.
 using LinearFloats = numerics::FloatTypes;  // activations that are quantized here; scales and bias
-using LinearBytes = numerics::ByteTypes;    // activations that are quantized already, and weights
+using LinearBytes = numerics::ByteTypes;    // activations that are quantized already
+using LinearCodes = numerics::TypeList<DType::s8, DType::u8, DType::s16>;  // or that are, here
+using LinearWeights = numerics::TypeList<DType::s8, DType::u8, DType::s4, DType::u4>;
+using SymmetricCodes = numerics::TypeList<DType::s8, DType::s16>;
+// Of float layers: activations and weights.
+using FloatLinearTypes = numerics::TypeList<DType::f32, DType::f16, DType::bf16>;
+using FloatLinearOutputs =
+    numerics::TypeList<DType::f32, DType::f16, DType::bf16, DType::s8, DType::u8>;
+using PackedTypes = numerics::TypeList<DType::s8, DType::u8, DType::s4, DType::u4, DType::f32,
+                                       DType::f16, DType::bf16>;
 using LinearOutputs =
     numerics::TypeList<DType::f32, DType::f64, DType::f16, DType::bf16, DType::s8, DType::u8>;
 using MatmulOutputs = numerics::TypeList<DType::f32, DType::f64, DType::f16, DType::bf16, DType::s8,
@@ -25,10 +34,28 @@ inline bool is_dynamic(const LinearProblem& p) { return p.op == Op::quantized_li
 /// Whether those have no zero points.
 inline bool is_symmetric(const LinearProblem& p) { return p.mode == RangeMode::symmetric; }
 
-/// The largest k whose sums fit 32 bits.
+/// Whether weights are floats.
+inline bool is_float_linear(const LinearProblem& p) { return p.op == Op::float_linear; }
+/// Activations of 16 bits are multiplied in two halves of 8.
+inline int parts_per_row(const LinearProblem& p) { return p.quantized == DType::s16 ? 2 : 1; }
+
+/// The largest k whose sums (of each half, where there are two) fit 32 bits.
 std::int64_t max_narrow_k(const LinearProblem& problem);
 /// Whether sums need more.
 inline bool is_wide(const LinearProblem& p) { return p.k > max_narrow_k(p); }
+/// Whether the sum of a group, both halves put together, does.
+bool has_wide_groups(const LinearProblem& problem);
+
+/// Groups of a row of k weights; with one scale per channel there are none.
+inline std::int64_t groups_of(std::int64_t k, std::int64_t group) {
+  return group == 0 ? 0 : k / group;
+}
+
+/// A group size as it counts: all of a row and more are no groups.
+inline std::int64_t group_of(std::int64_t k, std::int64_t group_size) {
+  return group_size >= k && group_size > 0 ? 0 : group_size;
+}
+Status check_group(std::int64_t group, std::int64_t k);
 
 /// Whether an argument that may be left out is there.
 inline bool is_given(const TensorRef* t) {

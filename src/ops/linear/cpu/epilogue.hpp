@@ -15,11 +15,14 @@ inline constexpr std::int64_t wide_rows = 16;
 
 /// acc[r,c] = sums[r,c] - column_term[c] - row_zero[r] * column_sum[c] - weight_zero[c] *
 /// row_term[r] and then numerics/linear.hpp. C is the compute type; arrays over columns are
-/// group_columns long.
+/// group_columns long. Where rows have two halves, r counts halves, the upper one first, and acc is
+/// 256 times that of the upper plus that of the lower.
 template <class C>
 struct EpilogueCall {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
+  int halves = 1;                      // or 2
+  const C* values = nullptr;           // acc itself, group_columns apart; then there are no:
   const std::int32_t* sums = nullptr;  // group_columns apart; modulo 2^32, as all integers here
   // Null where they are zero.
   const std::int32_t* column_term = nullptr;
@@ -29,7 +32,7 @@ struct EpilogueCall {
   const std::int32_t* row_zero = nullptr;
   const std::int32_t* row_term = nullptr;
   const C* row_scale = nullptr;
-  const C* column_scale = nullptr;
+  const C* column_scale = nullptr;  // null: 1
   const C* bias = nullptr;         // or null
   const void* residual = nullptr;  // or null; of the output's type
   std::int64_t residual_stride = 0;

@@ -39,6 +39,25 @@ HWY_INLINE void EachOf4(V& a, V& b, V& c, V& e, F f) {
   e = f(e, 3);
 }
 
+// 256 * high + low, which doubles hold, rounded once.
+template <class D>
+HWY_INLINE hn::Vec<D> FromHalves(D d, hn::Vec<Ints<D>> high, hn::Vec<Ints<D>> low) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    const hn::Half<D> half;
+    const hn::Half<Ints<D>> half_ints;
+    const hn::Rebind<double, hn::Half<D>> wide;
+    const auto join = [&](auto h, auto l) HWY_ATTR {
+      return hn::DemoteTo(half, hn::MulAdd(hn::PromoteTo(wide, h), hn::Set(wide, 256.0),
+                                           hn::PromoteTo(wide, l)));
+    };
+    return hn::Combine(
+        d, join(hn::UpperHalf(half_ints, high), hn::UpperHalf(half_ints, low)),
+        join(hn::LowerHalf(half_ints, high), hn::LowerHalf(half_ints, low)));
+  } else {
+    return hn::MulAdd(hn::PromoteTo(d, high), hn::Set(d, 256.0), hn::PromoteTo(d, low));
+  }
+}
+
 // Four vectors of sums, less what the zero points add to them.
 template <class C, class DI, class V>
 HWY_INLINE void LoadSums(const EpilogueCall<C>& call, std::int64_t row, std::int64_t column, DI di,
@@ -72,12 +91,27 @@ HWY_INLINE void EpilogueBlock(const EpilogueCall<C>& call, std::int64_t row, std
   const Ints<EpilogueTag<C>> di;
   using V = hn::Vec<EpilogueTag<C>>;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto ia = hn::Zero(di), ib = ia, ic = ia, ie = ia;
-  LoadSums(call, row, column, di, ia, ib, ic, ie);
-  auto a = FromSums(d, ia), b = FromSums(d, ib), c = FromSums(d, ic), e = FromSums(d, ie);
+  auto a = hn::Zero(d), b = a, c = a, e = a;
+  if (call.values != nullptr) {
+    const C* values = call.values + row * detail::group_columns + column;
+    EachOf4(a, b, c, e, [&](V, int i) HWY_ATTR { return hn::LoadU(d, values + i * lanes); });
+  } else {
+    auto ia = hn::Zero(di), ib = ia, ic = ia, ie = ia;
+    LoadSums(call, call.halves == 1 ? row : 2 * row, column, di, ia, ib, ic, ie);
+    if (call.halves == 1) {
+      a = FromSums(d, ia), b = FromSums(d, ib), c = FromSums(d, ic), e = FromSums(d, ie);
+    } else {
+      auto la = hn::Zero(di), lb = la, lc = la, le = la;
+      LoadSums(call, 2 * row + 1, column, di, la, lb, lc, le);
+      a = FromHalves(d, ia, la), b = FromHalves(d, ib, lb);
+      c = FromHalves(d, ic, lc), e = FromHalves(d, ie, le);
+    }
+  }
   const auto row_scale = hn::Set(d, call.row_scale[row]);
   const auto scale = [&](int i) HWY_ATTR {
-    return hn::Mul(row_scale, hn::LoadU(d, call.column_scale + column + i * lanes));
+    return call.column_scale == nullptr
+               ? row_scale
+               : hn::Mul(row_scale, hn::LoadU(d, call.column_scale + column + i * lanes));
   };
   if (call.bias != nullptr) {
     EachOf4(a, b, c, e, [&](V v, int i) HWY_ATTR {

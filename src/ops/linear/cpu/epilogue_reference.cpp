@@ -17,23 +17,31 @@ std::int32_t sum_of(const EpilogueCall<C>& call, std::int64_t row, std::int64_t 
   return static_cast<std::int32_t>(sum);
 }
 
+template <class C>
+C acc_of(const EpilogueCall<C>& call, std::int64_t row, std::int64_t column) {
+  if (call.values != nullptr) return call.values[row * group_columns + column];
+  if (call.halves == 1) return static_cast<C>(sum_of(call, row, column));
+  return static_cast<C>(std::int64_t{sum_of(call, 2 * row, column)} * 256 +
+                        sum_of(call, 2 * row + 1, column));
+}
+
 template <class C, DType type>
 void kernel(const EpilogueCall<C>& call) {
   using T = numerics::Type<type>;
   for (std::int64_t row = 0; row < call.rows; ++row)
     for (std::int64_t column = 0; column < call.columns; ++column) {
       const std::int64_t at = row * call.output_stride + column;
-      const std::int32_t sum = sum_of(call, row, column);
       if constexpr (type == DType::s32) {
-        T::write(call.output, at, sum);
+        T::write(call.output, at, sum_of(call, row, column));
       } else {
         C residual = 0;
         if (call.residual != nullptr)
           residual = T::read(call.residual, row * call.residual_stride + column);
-        const C y =
-            numerics::finished_sum(sum, call.row_scale[row], call.column_scale[column],
-                                   call.bias == nullptr ? nullptr : call.bias + column,
-                                   call.residual == nullptr ? nullptr : &residual, call.relu);
+        C scale = call.row_scale[row];
+        if (call.column_scale != nullptr) scale = scale * call.column_scale[column];
+        const C y = numerics::finished(acc_of(call, row, column), scale,
+                                       call.bias == nullptr ? nullptr : call.bias + column,
+                                       call.residual == nullptr ? nullptr : &residual, call.relu);
         static_cast<typename T::Storage*>(call.output)[at] =
             numerics::stored<typename T::Storage>(y);
       }

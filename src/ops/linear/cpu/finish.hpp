@@ -27,7 +27,8 @@ class Finish {
         raw_(p.output == DType::s32),
         has_bias_(contains(p.epilogue, Epilogue::bias)),
         has_residual_(contains(p.epilogue, Epilogue::residual)),
-        has_relu_(contains(p.epilogue, Epilogue::relu)) {
+        has_relu_(contains(p.epilogue, Epilogue::relu)),
+        has_column_scales_(p.group == 0 && !is_float_linear(p)) {
     if (!is_quantized(p.output)) return;
     const FpEnvironment environment;  // (the scale is rounded to C)
     quantize_.compute = quantize_.scale_type = dtype_of<C>;
@@ -46,15 +47,17 @@ class Finish {
   void gather(std::int64_t column, std::int64_t columns, ColumnScales<C>& to) const {
     if (raw_) return;
     if (columns < group_columns) to = {};
-    const TensorRef& scales = *o_.weight_scales;
-    load_floats(scales.data, scales.dtype, is_single(scales), column, columns, to.scale);
+    if (has_column_scales_) {
+      const TensorRef& scales = *o_.weight_scales;
+      load_floats(scales.data, scales.dtype, is_single(scales), column, columns, to.scale);
+    }
     if (has_bias_) load_floats(o_.bias->data, o_.bias->dtype, false, column, columns, to.bias);
   }
 
   /// `call` has its rows, columns and sums, what zero points take off them, and the rows' scales.
   void operator()(EpilogueCall<C>& call, const ColumnScales<C>& columns, std::int64_t row,
                   std::int64_t column) const {
-    call.column_scale = columns.scale;
+    if (has_column_scales_) call.column_scale = columns.scale;
     call.bias = has_bias_ ? columns.bias : nullptr;
     call.relu = has_relu_;
     if (!kernels_.direct) return through_values(call, row, column);
@@ -159,6 +162,7 @@ class Finish {
   bool has_bias_;
   bool has_residual_;
   bool has_relu_;
+  bool has_column_scales_;
   Parameters quantize_;
 };
 

@@ -18,16 +18,14 @@ Group Products::prepare_group(int part, std::int64_t panel, int panels) const {
   group.columns = std::min(p_.n - group.column, panels * panel_columns);
   group.panels = panels;
   if (p_.packed_weight) {
-    const auto& packed = static_cast<const Panels&>(*o_.weight->packed.impl());
-    group.weights = packed.data.get() + panel * panel_bytes_of(p_.k);
-    group.sums = packed.sums.data() + group.column;
+    const HostWeight& packed = host_weight(o_.weight->packed);
+    group.weights = packed.panels() + panel * panel_bytes_of(p_.k);
+    group.sums = packed.sums() + group.column;
     return group;
   }
   unsigned char* own = workspace_ + layout_.packs + part * layout_.pack_bytes;
   auto* weights = reinterpret_cast<std::int8_t*>(own);
-  const TensorRef& w = o_.weight->tensor;
-  pack_panels({w.data, w.strides[0], p_.n, p_.k, p_.weight == DType::u8}, panel, panel + panels,
-              weights);
+  pack_panels(rows_of(o_.weight->tensor, p_.n, p_.k, false), panel, panel + panels, weights);
   group.weights = weights;
   if (layout_.adds_columns) {
     auto* sums = reinterpret_cast<std::int64_t*>(own + layout_.pack_sums);

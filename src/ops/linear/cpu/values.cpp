@@ -77,6 +77,21 @@ void load_as(const void* from, bool single, std::int64_t first, std::int64_t n, 
 
 }  // namespace
 
+bool are_finite_scales(const void* scales, DType type, std::int64_t count) {
+  const FpEnvironment environment;
+  bool finite = true;
+  numerics::with_type(LinearFloats(), type, [&]<DType t>() {
+    for (std::int64_t i = 0; i < count; ++i)
+      finite &= numerics::is_finite(static_cast<float>(numerics::Type<t>::read(scales, i)));
+  });
+  return finite;
+}
+
+Status check_group_values(DType weight, const TensorRef& scales, const TensorRef& zero_points) {
+  if (Status s = check_finite<float>("scales", &scales, scan<Target::scalar>); !s) return s;
+  return check_zero_points("zero_points", &zero_points, weight, scan<Target::scalar>);
+}
+
 template <class C>
 void load_floats(const void* from, DType type, bool single, std::int64_t first, std::int64_t n,
                  C* to) {

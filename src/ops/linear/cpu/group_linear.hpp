@@ -1,0 +1,56 @@
+// A linear with weights in groups, or of four bits, on the CPU.
+#pragma once
+
+#include "ops/linear/cpu/epilogue.hpp"
+#include "ops/linear/cpu/finish.hpp"
+#include "ops/linear/cpu/group_rows.hpp"
+#include "ops/linear/implementation.hpp"
+
+namespace octavo::detail {
+
+class CpuGroupLinear final : public LinearImpl {
+ public:
+  CpuGroupLinear(const LinearProblem& problem, const GroupKernel& kernel,
+                 const LinearKernels& kernels, int threads);
+
+  [[nodiscard]] Status check_values(const LinearOperands& operands) const override;
+  [[nodiscard]] Status run(const Stream& stream, void* workspace,
+                           const LinearOperands& operands) const override;
+
+ private:
+  // Two panels of weights, and what is known of their columns.
+  struct Pair;
+
+  void prepare(const Stream& stream, const GroupRows& rows) const;
+  template <class C>
+  void multiply(const Stream& stream, void* workspace, const LinearOperands& operands,
+                const GroupRows& rows) const;
+
+  void find_weights(const LinearOperands& operands, unsigned char* own, Pair& pair) const;
+  void add_columns(const GroupRows& rows, Pair& pair) const;
+  void gather_zeros(const LinearOperands& operands, Pair& pair) const;
+
+  // Values of a block, group_columns apart; or its sums.
+  std::uint32_t multiply_groups(const GroupRows& rows, const RowBlock& block, const Pair& pair,
+                                float* values) const;
+  template <class C>
+  std::uint32_t multiply_groups_exactly(const GroupRows& rows, const RowBlock& block,
+                                        const Pair& pair, C* values) const;
+  std::uint32_t add_products(const GroupRows& rows, const RowBlock& block, const Pair& pair,
+                             std::int32_t* sums) const;
+  std::uint32_t add_products_exactly(const GroupRows& rows, const RowBlock& block,
+                                     const Pair& pair, std::int64_t* sums) const;
+  template <class C>
+  std::uint32_t finish_channels(const GroupRows& rows, const RowBlock& block, const Pair& pair,
+                                const Finish<C>& finish, const ColumnScales<C>& scales) const;
+
+  const GroupKernel kernel_;
+  const LinearKernels kernels_;
+  const int threads_;  // of the stream that the plan was made on
+  const GroupPanel panel_;
+  const GroupLayout layout_;
+  const int segments_;
+  const bool wide_;  // sums of more than 32 bits, of groups or of channels
+};
+
+}  // namespace octavo::detail

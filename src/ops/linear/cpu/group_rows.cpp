@@ -1,0 +1,186 @@
+#include "ops/linear/cpu/group_rows.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.hpp"
+#include "numerics/linear.hpp"
+#include "ops/linear/cpu/rows.hpp"
+
+namespace octavo::detail {
+namespace {
+
+constexpr std::int64_t unit = static_cast<std::int64_t>(workspace_alignment);
+
+}  // namespace
+
+bool GroupLayout::fits(const LinearProblem& p, const WeightFormat& format, int threads) {
+  if (p.m == 0 || p.n == 0) return true;
+  const std::int64_t weights = p.packed_weight ? 0 : 2 * GroupPanel(p.k, format).bytes;
+  return count_elements("k", {threads, weights + 8 * (p.k + padded_k) +
+                                           2 * wide_columns * 4 * (groups_of(p.k, p.group) + 1)})
+      .has_value();
+}
+
+GroupLayout::GroupLayout(const LinearProblem& p, const WeightFormat& format,
+                         const GroupKernel& kernel, int threads)
+    : halves(parts_per_row(p)),
+      tile(kernel.rows / halves),
+      length(p.group == 0 ? p.k : p.group),
+      groups(p.group == 0 ? 1 : p.k / p.group),
+      padded(round_up(p.k, step_k)),
+      adds_columns(p.activation_zero_points || p.quantized == DType::u8) {
+  const auto take = [this](std::int64_t bytes) {
+    const std::int64_t at = total;
+    total += round_up(bytes, unit);
+    return at;
+  };
+  if (p.m == 0 || p.n == 0) return;
+  const std::int64_t rows = p.m * halves;
+  take(rows * padded);
+  if (p.group != 0) {
+    row_sums = take(rows * groups * 4);
+  } else {
+    long_sums = take(rows * 8);
+  }
+  if (adds_columns) row_zeros = take(p.m * 4);
+  if (is_dynamic(p)) {
+    scales = take(p.m * (bits(octavo::compute_type(p.activation)) / 8));
+    if (!is_symmetric(p)) zero_points = take(p.m * 4);
+  }
+  line_bytes = round_up(padded * (halves == 2 ? 4 : 1), unit);
+  lines = take(threads * line_bytes);
+  const bool columns = adds_columns && p.group != 0;
+  if (columns) ones = take(length);
+  if (!p.packed_weight) pack_bytes = 2 * GroupPanel(p.k, format).bytes;
+  column_sums = pack_bytes;
+  if (columns) pack_bytes += 2 * groups * wide_columns * 4;
+  pack_bytes = round_up(pack_bytes, unit);
+  packs = take(threads * pack_bytes);
+}
+
+GroupRows::GroupRows(const LinearProblem& p, const LinearOperands& o, const GroupLayout& layout,
+                     const LinearKernels& kernels, void* workspace)
+    : p_(p),
+      o_(o),
+      layout_(layout),
+      kernels_(kernels),
+      workspace_(static_cast<unsigned char*>(workspace)),
+      rows_(o.input->shape[0]),
+      input_stride_(p.k == 0 ? 0 : o.input->strides[0] * (bits(p.activation) / 8)) {}
+
+void GroupRows::fill_ones() const {
+  if (layout_.adds_columns && p_.group != 0)
+    std::memset(workspace_ + layout_.ones, 1, static_cast<std::size_t>(layout_.length));
+}
+
+void GroupRows::prepare(const RowBlock& block, int part) const {
+  unsigned char* line = workspace_ + layout_.lines + part * layout_.line_bytes;
+  const unsigned char flip = p_.quantized == DType::u8 ? sign_flip : 0;
+  for (int i = 0; i < block.rows; ++i) {
+    const std::int64_t row = block.first + i;
+    const auto* from = static_cast<const unsigned char*>(o_.input->data) + row * input_stride_;
+    if (is_dynamic(p_)) {
+      quantize(row, from, line);
+      from = line;
+    }
+    const std::int32_t zero = zero_of(row);
+    if (layout_.adds_columns) *zeros(row) = zero;
+    if (layout_.halves == 1) {
+      scatter(from, flip, block, i);
+      add_up(from, flip, block, i, zero);
+      continue;
+    }
+    const auto* wide = reinterpret_cast<const std::int16_t*>(from);
+    unsigned char* high = line + 2 * layout_.padded;
+    unsigned char* low = high + layout_.padded;
+    for (std::int64_t k = 0; k < p_.k; ++k) {
+      const numerics::Halves h = numerics::halves_of(wide[k]);
+      high[k] = static_cast<unsigned char>(h.high);
+      low[k] = static_cast<unsigned char>(h.low);
+    }
+    scatter(high, 0, block, 2 * i);
+    scatter(low, 0, block, 2 * i + 1);
+    add_up(high, 0, block, 2 * i, 0);
+    add_up(low, 0, block, 2 * i + 1, 0);
+  }
+}
+
+void GroupRows::quantize(std::int64_t row, const unsigned char* from, unsigned char* to) const {
+  KernelCall call;
+  call.input = from;
+  call.output = to;
+  call.count = 1;
+  call.length = p_.k;
+  call.range =
+      p_.quantized == DType::s16 ? numerics::range_16 : storage_range(p_.quantized);
+  call.profile = p_.profile;
+  call.symmetric = is_symmetric(p_);
+  call.scale_found =
+      workspace_ + layout_.scales + row * (bits(octavo::compute_type(p_.activation)) / 8);
+  if (!is_symmetric(p_))
+    call.zero_point_found =
+        reinterpret_cast<std::int32_t*>(workspace_ + layout_.zero_points) + row;
+  kernels_.fused(call);
+}
+
+std::int32_t GroupRows::zero_of(std::int64_t row) const {
+  const std::int32_t shift = p_.quantized == DType::u8 ? -128 : 0;
+  if (!p_.activation_zero_points) return shift;
+  if (is_dynamic(p_))
+    return reinterpret_cast<const std::int32_t*>(workspace_ + layout_.zero_points)[row] + shift;
+  if (p_.op == Op::smoothquant_linear) return p_.act_zero_point + shift;
+  const TensorRef& given = *o_.activation_zero_points;
+  return static_cast<const std::int32_t*>(given.data)[is_single(given) ? 0 : row] + shift;
+}
+
+// `at` counts the rows of the block, or their halves.
+void GroupRows::scatter(const unsigned char* from, unsigned char flip, const RowBlock& block,
+                        int at) const {
+  const std::int64_t stride = step_k * block.rows * layout_.halves;
+  unsigned char* to = workspace_ + block.first * layout_.padded * layout_.halves + at * step_k;
+  if (stride == step_k) {
+    kernels_.rows.flip(from, p_.k, flip, to);
+    std::memset(to + p_.k, 0, static_cast<std::size_t>(layout_.padded - p_.k));
+    return;
+  }
+  const std::uint32_t flips = flip * 0x01010101U;
+  std::uint32_t four = 0;
+  std::int64_t k = 0;
+  for (; k + step_k <= p_.k; k += step_k, to += stride) {
+    std::memcpy(&four, from + k, sizeof four);
+    four ^= flips;
+    std::memcpy(to, &four, sizeof four);
+  }
+  if (k == p_.k) return;
+  unsigned char last[step_k] = {};
+  for (std::int64_t i = 0; k + i < p_.k; ++i)
+    last[i] = static_cast<unsigned char>(from[k + i] ^ flip);
+  std::memcpy(to, last, sizeof last);
+}
+
+void GroupRows::add_up(const unsigned char* from, unsigned char flip, const RowBlock& block, int at,
+                       std::int32_t zero) const {
+  // As u8, more by 128, which is taken off with the zero points.
+  const auto as_u8 = static_cast<unsigned char>(flip ^ sign_flip);
+  if (p_.group == 0) {
+    long_sums(block.first)[at] = kernels_.rows.sum(from, p_.k, as_u8) - p_.k * (128 + zero);
+    return;
+  }
+  std::int32_t* to = sums(block) + at;
+  const std::int64_t off = layout_.length * (128 + zero);
+  for (std::int64_t g = 0; g < layout_.groups; ++g, to += block.rows * layout_.halves)
+    *to = static_cast<std::int32_t>(
+        kernels_.rows.sum(from + g * layout_.length, layout_.length, as_u8) - off);
+}
+
+template <class C>
+void GroupRows::load_scales(std::int64_t row, std::int64_t rows, C* to) const {
+  if (!is_dynamic(p_)) return load_row_scales(p_, o_, row, rows, to);
+  load_floats(workspace_ + layout_.scales, octavo::compute_type(p_.activation), false, row, rows,
+              to);
+}
+template void GroupRows::load_scales(std::int64_t, std::int64_t, float*) const;
+template void GroupRows::load_scales(std::int64_t, std::int64_t, double*) const;
+
+}  // namespace octavo::detail
