@@ -109,46 +109,55 @@ class DeviceObserver final : public ObserverImpl {
 };
 
 inline constexpr std::uint32_t device_layout = 0xDE;
-constexpr WeightFormat device_format(DType code) { return {code, 0, device_layout}; }
+constexpr WeightFormat device_format(WeightFormat host) {
+  host.layout = device_layout;
+  return host;
+}
 
-/// A packed weight whose bytes, the sums and panels of the host's, lie on the device.
+/// A packed weight whose bytes, those of the host's, lie on the device.
 struct DevicePacked final : PackedWeight::Impl {
-  DevicePacked(const PackWeightDescriptor& d, std::size_t size)
-      : Impl(d.n, d.k, device_format(d.weight)),
+  DevicePacked(const PackWeightDescriptor& d, const WeightFormat& on_host, std::size_t size)
+      : Impl(d.n, d.k, device_format(on_host)),
+        host_format(on_host),
         body(static_cast<std::byte*>(device_memory().allocate(size))) {
     bytes = size;
   }
-  void write_to(std::byte* /*to*/) const override {}  // (it has no image)
   // With the memory open:
-  void put(const PackedWeight& host) const { host.impl()->write_to(body); }
-  [[nodiscard]] Result<PackedWeight> get() const {
-    return octavo::detail::load_panels(n, k, format.code, {body, bytes});
+  void put(const PackedWeight& host) const {
+    if (bytes > 0) std::memcpy(body, host.impl()->image(), bytes);
   }
+  [[nodiscard]] Result<PackedWeight> get() const {
+    return octavo::detail::load_weight(n, k, host_format, {body, bytes}, nullptr);
+  }
+  const WeightFormat host_format;
   std::byte* const body;
 };
 
 class DevicePack final : public octavo::detail::PackImpl {
  public:
   explicit DevicePack(const PackWeightDescriptor& d)
-      : PackImpl(d, device_format(d.weight)),
-        inner_(reference_of(octavo::detail::cpu_pack(), d)) {}
+      : DevicePack(d, reference_of(octavo::detail::cpu_pack(), d)) {}
   [[nodiscard]] Result<PackedWeight> make(bool zeroed) const override {
     const auto host = inner_->make(false);
     if (!host) return host.error();
-    const auto made = std::make_shared<DevicePacked>(problem, host->bytes());
+    const auto made = std::make_shared<DevicePacked>(problem, inner_->format, host->bytes());
     const DeviceMemory::Open open(device_memory());
     std::memset(made->body, zeroed ? 0 : 0xA5, made->bytes);
     return PackedWeightAccess::make(made);
   }
-  [[nodiscard]] Status run(const Stream& stream, const TensorRef& weight,
-                           PackedWeight& packed) const override {
-    const auto& to = static_cast<const DevicePacked&>(*packed.impl());
+  [[nodiscard]] Status check_values(const PackWeightArgs& /*args*/) const override {
+    return {};  // (what is queued may yet write them)
+  }
+  [[nodiscard]] Status run(const Stream& stream, const PackWeightArgs& args) const override {
+    const auto& to = static_cast<const DevicePacked&>(*args.packed->impl());
     // The copy keeps the memory. It also counts as one, so that PackWeightPlan refuses the weight
     // until this is done, like one that a queued linear reads.
-    device_of(stream).enqueue([inner = inner_, weight, &to, held = packed]() -> Status {
+    device_of(stream).enqueue([inner = inner_, args, &to, held = *args.packed]() -> Status {
       auto host = inner->make(false);
       if (!host) return host.error();
-      if (Status s = inner->run(host_stream(), weight, *host); !s) return s;
+      PackWeightArgs own = args;
+      own.packed = &*host;
+      if (Status s = inner->run(host_stream(), own); !s) return s;
       to.put(*host);
       return {};
     });
@@ -156,16 +165,16 @@ class DevicePack final : public octavo::detail::PackImpl {
   }
 
  private:
+  DevicePack(const PackWeightDescriptor& d, std::shared_ptr<const PackImpl> inner)
+      : PackImpl(d, device_format(inner->format)),
+        inner_(std::move(inner)) {}
   std::shared_ptr<const PackImpl> inner_;
 };
 
 class DeviceLinear final : public octavo::detail::LinearImpl {
  public:
   explicit DeviceLinear(const octavo::detail::LinearProblem& p)
-      : LinearImpl(p, device_format(p.weight)),
-        inner_(reference_of(octavo::detail::cpu_linear(), p)) {
-    workspace_bytes = inner_->workspace_bytes;
-  }
+      : DeviceLinear(p, reference_of(octavo::detail::cpu_linear(), p)) {}
   [[nodiscard]] Status check_values(const octavo::detail::LinearOperands& /*o*/) const override {
     return {};  // (what is queued may yet write them)
   }
@@ -198,6 +207,11 @@ class DeviceLinear final : public octavo::detail::LinearImpl {
   }
 
  private:
+  DeviceLinear(const octavo::detail::LinearProblem& p, std::shared_ptr<const LinearImpl> inner)
+      : LinearImpl(p, device_format(inner->format)),
+        inner_(std::move(inner)) {
+    workspace_bytes = inner_->workspace_bytes;
+  }
   std::shared_ptr<const LinearImpl> inner_;
 };
 

@@ -64,7 +64,8 @@ Result<Described> describe(const Header& h, std::size_t size) {
   Described d;
   d.header_bytes = h.version == 1 ? header_1 : sizeof h;
   if (size < d.header_bytes)
-    return invalid("image", fmt::format("expected at least {} bytes, got {}", d.header_bytes, size));
+    return invalid("image",
+                   fmt::format("expected at least {} bytes, got {}", d.header_bytes, size));
   const auto code = static_cast<DType>(h.dtype);
   if (h.version == 1) {
     if (h.dtype > 0xFF || !detail::LinearBytes::has(code))
@@ -76,8 +77,8 @@ Result<Described> describe(const Header& h, std::size_t size) {
       return unsupported("image", fmt::format("expected weights of {}, got type {}",
                                               detail::PackedTypes::words(), h.dtype));
     if (Status s = detail::check_group(h.group, h.k); !s)
-      return invalid("image", fmt::format("expected groups that divide k = {}, got {}", h.k,
-                                          h.group));
+      return invalid("image",
+                     fmt::format("expected groups that divide k = {}, got {}", h.k, h.group));
     d.format = {code, h.group, h.layout, h.zero_points == 1, static_cast<DType>(h.scales)};
     constexpr Header none{};
     if (h.zero_points > 1 || std::memcmp(h.unused, none.unused, sizeof h.unused) != 0 ||
@@ -173,10 +174,11 @@ Result<PackedWeight> PackedWeight::deserialize_in_place(std::span<const std::byt
   if (h.version == 1) return detail::load_version_1(h.n, h.k, found->format, rest);
   constexpr std::uintptr_t alignment = 64;
   if (keeper != nullptr && reinterpret_cast<std::uintptr_t>(image.data()) % alignment != 0)
-    return Error(ErrorCode::misaligned_operand, "image",
-                 fmt::format("image: expected memory aligned to {} bytes, got one {} past that; "
-                             "deserialize copies it",
-                             alignment, reinterpret_cast<std::uintptr_t>(image.data()) % alignment));
+    return Error(
+        ErrorCode::misaligned_operand, "image",
+        fmt::format("image: expected memory aligned to {} bytes, got one {} past that; "
+                    "deserialize copies it",
+                    alignment, reinterpret_cast<std::uintptr_t>(image.data()) % alignment));
   return detail::load_weight(h.n, h.k, found->format, rest, std::move(keeper));
 }
 
@@ -185,13 +187,18 @@ Status PackedWeight::unpack(const TensorMut& weight, const TensorMut& scales,
   using detail::invalid;
   if (empty()) return invalid("packed", "expected a packed weight, got an empty one");
   const WeightFormat& f = impl_->format;
+  if (impl_->image() == nullptr)
+    return detail::unsupported(
+        "packed",
+        fmt::format("expected a packed weight of the host's, got {}", detail::to_string(f)));
   const Result<detail::Checked> rows = detail::check_output("weight", weight, f.code);
   if (!rows) return rows.error();
   if (!(weight.shape == Shape{n(), k()}))
     return invalid("weight", fmt::format("expected shape [{}, {}], got {}", n(), k(),
                                          detail::to_string(weight.shape)));
   detail::Extent taken = rows->extent;
-  const auto check = [&](const char* argument, const TensorMut& t, bool held, DType type) -> Status {
+  const auto check = [&](const char* argument, const TensorMut& t, bool held,
+                         DType type) -> Status {
     const TensorRef given = t;
     if (!detail::is_given(&given)) return {};
     if (!held)

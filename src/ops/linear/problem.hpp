@@ -1,6 +1,7 @@
 // What follows from a linear problem, wherever it is done.
 #pragma once
 
+#include "numerics/linear.hpp"
 #include "numerics/types.hpp"
 #include "octavo/dynamic_range_quantize.hpp"
 #include "octavo/linear.hpp"
@@ -36,6 +37,10 @@ inline bool is_symmetric(const LinearProblem& p) { return p.mode == RangeMode::s
 
 /// Whether weights are floats.
 inline bool is_float_linear(const LinearProblem& p) { return p.op == Op::float_linear; }
+/// The integers that activations are quantized to.
+inline IntRange code_range(const LinearProblem& p) {
+  return p.quantized == DType::s16 ? numerics::range_16 : storage_range(p.quantized);
+}
 /// Activations of 16 bits are multiplied in two halves of 8.
 inline int parts_per_row(const LinearProblem& p) { return p.quantized == DType::s16 ? 2 : 1; }
 

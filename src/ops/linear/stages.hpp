@@ -25,7 +25,7 @@ struct QuantizedRows {
 /// Exact sums [rows, n] of products, what zero points add to them taken off. Those of 32 bits are
 /// modulo 2^32: right if the last one fits.
 struct Sums {
-  int bits = 32;  // or 64 (which no DType has)
+  int bits = 32;  // or 64 (which no DType has), always with activations of 16 bits
   void* data = nullptr;
   std::int64_t stride = 0;  // elements between rows
 };

@@ -1,15 +1,30 @@
+// The loop of all kernels on weights in groups. Each file that includes this is compiled for its
+// own instruction set, and an Engine of its own says what a vector is:
+//
+//     target                   it is compiled for
+//     columns                  of a vector, a divisor of 16
+//     rows                     of a tile
+//     whole_bytes              whether `add` takes any u8, not only nibbles
+//     Activation, Weights, Sums, Floats           types
+//     activation(p)            four values, repeated for each column
+//     load(p)                  codes; low(w), high(w) the nibbles of bytes, upper(w) = w & 0xF0
+//     add(s, w, a)             s + the products of four codes of each column
+//     add_bytes(s, w, a)       the same for any u8
+//     zero(), repeated(v), integers(p), bytes(p), plus, minus, times, times256, sixteenth     of
+//     Sums no_value(), value(s), fma, sum, scales(p, type, column), store                       of
+//     Floats
+//
+// Everything here has internal linkage, or a copy made for one instruction set might run on
+// another.
 #pragma once
 
 #include <cstddef>
 #include <utility>
 
-#include "numerics/segments.hpp"
 #include "ops/linear/cpu/group.hpp"
 
 namespace octavo::detail {
 namespace {
-
-inline constexpr std::int64_t group_panel = 32;
 
 template <class E, int rows, int parts, bool nibbles>
 struct GroupTile {
@@ -21,7 +36,7 @@ struct GroupTile {
   // Products of one group.
   static void add(const std::int8_t* a, const unsigned char* codes, std::int64_t steps,
                   Sums (&s)[chains][2]) {
-    if constexpr (chains == 1 && nibbles) {
+    if constexpr (chains == 1 && nibbles && E::whole_bytes) {
       // All bits, and the upper half alone: one operation less for each byte. Two sums of each hide
       // the latency.
       Sums all[2] = {E::zero(), E::zero()};
@@ -59,8 +74,13 @@ struct GroupTile {
 #pragma GCC unroll 8
         for (int r = 0; r < chains; ++r) {
           const auto x = E::activation(a + r * 4);
-          s[r][0] = E::add(s[r][0], w[0], x);
-          s[r][1] = E::add(s[r][1], w[1], x);
+          if constexpr (nibbles) {
+            s[r][0] = E::add(s[r][0], w[0], x);
+            s[r][1] = E::add(s[r][1], w[1], x);
+          } else {
+            s[r][0] = E::add_bytes(s[r][0], w[0], x);
+            s[r][1] = E::add_bytes(s[r][1], w[1], x);
+          }
         }
       }
     }
@@ -77,19 +97,19 @@ struct GroupTile {
       const std::int8_t* a = call.activations;
       const unsigned char* at = call.weights;
       const std::int32_t* row_sums = call.row_sums;
-      for (int j = 0; j < call.segments; ++j) {
+      int j = 0;
+      do {
 #pragma GCC unroll 8
         for (int r = 0; r < rows; ++r) y[r][0] = y[r][1] = E::no_value();
-        const std::int64_t end = numerics::segment_begin(call.groups, call.segments, j + 1);
-        for (; g < end; ++g) {
+        for (; g < call.segment_ends[j]; ++g) {
           Sums s[chains][2];
           if (call.zero_points == nullptr) {
 #pragma GCC unroll 8
             for (int r = 0; r < chains; ++r)
               s[r][0] = s[r][1] = E::repeated(-call.zero * row_sums[r]);
           } else {
-            const Sums zero0 = E::bytes(call.zero_points + g * group_panel + q);
-            const Sums zero1 = E::bytes(call.zero_points + g * group_panel + 16 + q);
+            const Sums zero0 = E::bytes(call.zero_points + g * wide_columns + q);
+            const Sums zero1 = E::bytes(call.zero_points + g * wide_columns + 16 + q);
 #pragma GCC unroll 8
             for (int r = 0; r < chains; ++r) {
               const Sums sum = E::repeated(-row_sums[r]);
@@ -98,7 +118,7 @@ struct GroupTile {
             }
           }
           if (call.row_zeros != nullptr) {
-            const std::int32_t* sums = call.column_sums + g * group_panel + q;
+            const std::int32_t* sums = call.column_sums + g * wide_columns + q;
 #pragma GCC unroll 8
             for (int r = 0; r < chains; ++r) {
               const Sums zero = E::repeated(call.row_zeros[r]);
@@ -138,15 +158,64 @@ struct GroupTile {
           }
           ++levels;
         }
-      }
+      } while (++j < call.segments);
 #pragma GCC unroll 8
       for (int r = 0; r < rows; ++r) {
-        E::store(y[r][0], call.values + r * 64 + q);
-        E::store(y[r][1], call.values + r * 64 + 16 + q);
+        E::store(y[r][0], call.values + r * group_columns + q);
+        E::store(y[r][1], call.values + r * group_columns + 16 + q);
+      }
+    }
+  }
+
+  static void sums(const GroupSumsCall& call) {
+    for (std::int64_t q = 0; q < 16; q += E::columns) {
+      Sums s[chains][2];
+#pragma GCC unroll 8
+      for (int r = 0; r < chains; ++r) s[r][0] = s[r][1] = E::zero();
+      add(call.activations, call.codes + q * 4, call.steps, s);
+#pragma GCC unroll 8
+      for (int r = 0; r < chains; ++r) {
+        E::store(s[r][0], call.sums + r * group_columns + q);
+        E::store(s[r][1], call.sums + r * group_columns + 16 + q);
       }
     }
   }
 };
+
+// For every number of rows. (No std::array: its functions would be shared by all instruction sets.)
+template <class E, int parts, bool nibbles, class Indices>
+struct GroupTiles;
+template <class E, int parts, bool nibbles, std::size_t... i>
+struct GroupTiles<E, parts, nibbles, std::index_sequence<i...>> {
+  static constexpr void (*run[])(const GroupCall&) = {
+      GroupTile<E, static_cast<int>(i) + 1, parts, nibbles>::run...};
+  static constexpr void (*sums[])(const GroupSumsCall&) = {
+      GroupTile<E, static_cast<int>(i) + 1, parts, nibbles>::sums...};
+};
+template <class E, int parts, bool nibbles>
+using GroupTilesOf = GroupTiles<E, parts, nibbles, std::make_index_sequence<E::rows / parts>>;
+
+template <class E>
+Target run_groups(const GroupCall& call, bool nibbles) {
+  const int i = call.rows - 1;
+  const auto tile =
+      call.parts == 1
+          ? (nibbles ? GroupTilesOf<E, 1, true>::run[i] : GroupTilesOf<E, 1, false>::run[i])
+          : (nibbles ? GroupTilesOf<E, 2, true>::run[i] : GroupTilesOf<E, 2, false>::run[i]);
+  tile(call);
+  return E::target;
+}
+
+template <class E>
+Target sum_groups(const GroupSumsCall& call, bool nibbles) {
+  const int i = call.rows - 1;
+  const auto tile =
+      call.parts == 1
+          ? (nibbles ? GroupTilesOf<E, 1, true>::sums[i] : GroupTilesOf<E, 1, false>::sums[i])
+          : (nibbles ? GroupTilesOf<E, 2, true>::sums[i] : GroupTilesOf<E, 2, false>::sums[i]);
+  tile(call);
+  return E::target;
+}
 
 }  // namespace
 }  // namespace octavo::detail

@@ -5,6 +5,7 @@
 
 #include "octavo/dtype.hpp"
 #include "octavo/stream.hpp"
+#include "ops/linear/cpu/dot.hpp"
 #include "ops/linear/panels.hpp"
 
 namespace octavo::detail {
@@ -22,16 +23,15 @@ struct GroupCall {
   const std::int32_t* row_zeros = nullptr;    // [rows], or null: 0 (always with two parts)
   const std::int32_t* column_sums = nullptr;  // [groups][32], with row_zeros
   int rows = 0;
-  int parts = 1;  // or 2: the upper and the lower half of 16 bits
+  int parts = 1;                               // or 2: the upper and the lower half of 16 bits
   const unsigned char* weights = nullptr;      // a panel
   const unsigned char* zero_points = nullptr;  // [groups][32] of it, or null: `zero` for all
   std::int32_t zero = 0;
   DType scale_type = DType::f32;  // f32, f16 or bf16
   std::int64_t steps = 0;         // of a group: its length / 4
-  std::int64_t groups = 0;
   int segments = 1;
-  float* values = nullptr;  // group_columns apart
-  const unsigned char* ahead = nullptr;  // weights that come next, or null
+  const std::int64_t* segment_ends = nullptr;  // in groups
+  float* values = nullptr;                     // group_columns apart
 };
 
 /// The sums of products alone, modulo 2^32: sums[r * parts + part][c] = sum over `steps` of a * w.
@@ -44,13 +44,25 @@ struct GroupSumsCall {
   std::int32_t* sums = nullptr;  // group_columns apart
 };
 
+inline constexpr int max_tile_rows = 8;
+
 struct GroupKernel {
-  /// Rows of a tile, at most; halves of 16 bits count as rows.
-  int rows = 1;
+  /// Rows of a tile, at most (and at least 2); halves of 16 bits count as rows.
+  int rows = 2;
   Target (*run)(const GroupCall& call, bool nibbles) = nullptr;
   Target (*sums)(const GroupSumsCall& call, bool nibbles) = nullptr;
 };
 
+// One for each instruction set that has one; implementation.cpp has them in order.
+extern const GroupKernel group_scalar;
+#if defined(__x86_64__)
+extern const GroupKernel group_avx2;
+extern const GroupKernel group_avxvnni;
+extern const GroupKernel group_avx512;
 extern const GroupKernel group_avx512vnni;
+#else
+extern const GroupKernel group_neon;
+extern const GroupKernel group_dotprod;
+#endif
 
 }  // namespace octavo::detail

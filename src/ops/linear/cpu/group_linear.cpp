@@ -1,7 +1,7 @@
 // A checked call with weights in groups, or of four bits: rows are quantized and brought into
-// blocks, and then each thread multiplies blocks by panels of its own. A panel is read once for each
-// block, from the caches; nibbles are taken apart on the way, which costs next to nothing beside the
-// products and less than to write them down.
+// blocks, and then each thread multiplies blocks by panels of its own. A panel is read once for
+// each block, from the caches; nibbles are taken apart on the way, which costs next to nothing
+// beside the products and less than to write them down.
 #include "ops/linear/cpu/group_linear.hpp"
 
 #include <algorithm>
@@ -51,6 +51,8 @@ CpuGroupLinear::CpuGroupLinear(const LinearProblem& p, const GroupKernel& kernel
       layout_(p, format, kernel, threads_),
       segments_(numerics::segments_of(p.k)),
       wide_(p.group == 0 ? is_wide(p) : has_wide_groups(p)) {
+  for (int j = 0; j < segments_; ++j)
+    segment_ends_[j] = numerics::segment_begin(panel_.groups, segments_, j + 1);
   workspace_bytes = threads_ < threads ? SIZE_MAX : static_cast<std::size_t>(layout_.total);
 }
 
@@ -75,9 +77,9 @@ void CpuGroupLinear::prepare(const Stream& stream, const GroupRows& rows) const 
   constexpr std::int64_t products_per_element = 16;  // what preparing one takes as long as
   rows.fill_ones();
   const std::int64_t blocks = rows.blocks();
-  const int parts =
-      parts_of(amount(amount(blocks, layout_.tile * problem.k), products_per_element),
-               products_per_thread, std::min<std::int64_t>(blocks, std::min(threads_, stream.threads())));
+  const int parts = parts_of(amount(amount(blocks, layout_.tile * problem.k), products_per_element),
+                             products_per_thread,
+                             std::min<std::int64_t>(blocks, std::min(threads_, stream.threads())));
   parallel(stream, parts, [&](int part) {
     for (std::int64_t b = blocks * part / parts; b < blocks * (part + 1) / parts; ++b)
       rows.prepare(rows.block(b), part);
@@ -139,8 +141,9 @@ void CpuGroupLinear::multiply(const Stream& stream, void* workspace, const Linea
   const Finish<C> finish(problem, o, kernels_);
   const std::int64_t blocks = rows.blocks();
   const std::int64_t pairs = (problem.n + group_columns - 1) / group_columns;
-  const int parts = parts_of(amount(amount(o.input->shape[0] * layout_.halves, problem.k), problem.n),
-                             products_per_thread, std::min(threads_, stream.threads()));
+  const int parts =
+      parts_of(amount(amount(o.input->shape[0] * layout_.halves, problem.k), problem.n),
+               products_per_thread, std::min(threads_, stream.threads()));
   const Grid grid = share_out(blocks, pairs, parts, problem.packed_weight);
   parallel(stream, parts_in(grid), [&](int part) {
     const Share share = share_of(grid, part, blocks, pairs);
@@ -199,8 +202,8 @@ std::uint32_t CpuGroupLinear::multiply_groups(const GroupRows& rows, const RowBl
   call.zero = offset_of(problem.weight);
   call.scale_type = format.scales;
   call.steps = panel_.steps;
-  call.groups = panel_.groups;
   call.segments = segments_;
+  call.segment_ends = segment_ends_;
   for (int i = 0; i < pair.panels; ++i) {
     call.weights = pair.weights[i];
     if (format.zero_points) call.zero_points = pair.weights[i] + panel_.zero_points;
@@ -227,14 +230,14 @@ std::uint32_t CpuGroupLinear::multiply_groups_exactly(const GroupRows& rows, con
       std::int64_t g = 0;
       for (int j = 0; j < segments_; ++j) {
         C y[wide_columns] = {};
-        for (; g < numerics::segment_begin(panel_.groups, segments_, j + 1); ++g) {
+        for (; g < segment_ends_[j]; ++g) {
           const unsigned char* group = pair.weights[i] + g * panel_.group_bytes;
           std::int64_t d[wide_columns] = {};
           for (std::int64_t done = 0; done < panel_.steps; done += piece_steps) {
             alignas(64) std::int32_t found[max_tile_rows * group_columns];
             GroupSumsCall call;
-            call.activations = rows.at(block) +
-                               (g * panel_.steps + done) * step_k * block.rows * halves;
+            call.activations =
+                rows.at(block) + (g * panel_.steps + done) * step_k * block.rows * halves;
             call.rows = block.rows;
             call.parts = halves;
             call.codes = group + panel_.scale_bytes + done * panel_.code_bytes;
@@ -248,8 +251,7 @@ std::uint32_t CpuGroupLinear::multiply_groups_exactly(const GroupRows& rows, con
           }
           const std::int32_t* sums = rows.sums(block) + (g * block.rows + r) * halves;
           const std::int64_t sum = halves == 2 ? sums[0] * std::int64_t{256} + sums[1] : sums[0];
-          const std::int64_t row_zero =
-              layout_.adds_columns ? *rows.zeros(block.first + r) : 0;
+          const std::int64_t row_zero = layout_.adds_columns ? *rows.zeros(block.first + r) : 0;
           C scales[wide_columns];
           load_floats(group, format.scales, false, 0, wide_columns, scales);
           for (std::int64_t c = 0; c < wide_columns; ++c) {
@@ -341,8 +343,8 @@ std::uint32_t CpuGroupLinear::finish_channels(const GroupRows& rows, const RowBl
   for (std::int64_t c = 0; c < group_columns; ++c)
     weight_zero[c] = static_cast<std::int32_t>(pair.zero[c]);
   for (int r = 0; r < block.rows * layout_.halves; ++r)
-    row_term[r] = static_cast<std::int32_t>(
-        static_cast<std::uint32_t>(rows.long_sums(block.first)[r]));
+    row_term[r] =
+        static_cast<std::int32_t>(static_cast<std::uint32_t>(rows.long_sums(block.first)[r]));
   EpilogueCall<C> call;
   call.rows = block.rows;
   call.columns = pair.columns;

@@ -1,6 +1,7 @@
 // A linear with weights in groups, or of four bits, on the CPU.
 #pragma once
 
+#include "numerics/segments.hpp"
 #include "ops/linear/cpu/epilogue.hpp"
 #include "ops/linear/cpu/finish.hpp"
 #include "ops/linear/cpu/group_rows.hpp"
@@ -38,8 +39,8 @@ class CpuGroupLinear final : public LinearImpl {
                                         const Pair& pair, C* values) const;
   std::uint32_t add_products(const GroupRows& rows, const RowBlock& block, const Pair& pair,
                              std::int32_t* sums) const;
-  std::uint32_t add_products_exactly(const GroupRows& rows, const RowBlock& block,
-                                     const Pair& pair, std::int64_t* sums) const;
+  std::uint32_t add_products_exactly(const GroupRows& rows, const RowBlock& block, const Pair& pair,
+                                     std::int64_t* sums) const;
   template <class C>
   std::uint32_t finish_channels(const GroupRows& rows, const RowBlock& block, const Pair& pair,
                                 const Finish<C>& finish, const ColumnScales<C>& scales) const;
@@ -50,6 +51,7 @@ class CpuGroupLinear final : public LinearImpl {
   const GroupPanel panel_;
   const GroupLayout layout_;
   const int segments_;
+  std::int64_t segment_ends_[numerics::max_segments] = {};  // in groups
   const bool wide_;  // sums of more than 32 bits, of groups or of channels
 };
 

@@ -112,15 +112,13 @@ void GroupRows::quantize(std::int64_t row, const unsigned char* from, unsigned c
   call.output = to;
   call.count = 1;
   call.length = p_.k;
-  call.range =
-      p_.quantized == DType::s16 ? numerics::range_16 : storage_range(p_.quantized);
+  call.range = code_range(p_);
   call.profile = p_.profile;
   call.symmetric = is_symmetric(p_);
   call.scale_found =
       workspace_ + layout_.scales + row * (bits(octavo::compute_type(p_.activation)) / 8);
   if (!is_symmetric(p_))
-    call.zero_point_found =
-        reinterpret_cast<std::int32_t*>(workspace_ + layout_.zero_points) + row;
+    call.zero_point_found = reinterpret_cast<std::int32_t*>(workspace_ + layout_.zero_points) + row;
   kernels_.fused(call);
 }
 

@@ -1,6 +1,8 @@
 // The linear plans on the CPU: one entry for each instruction set with a dot product of its own.
 #include "ops/linear/cpu/implementation.hpp"
 
+#include "ops/linear/cpu/float_linear.hpp"
+#include "ops/linear/cpu/group_linear.hpp"
 #include "ops/linear/packed_weight.hpp"
 
 namespace octavo::detail {
@@ -15,27 +17,46 @@ LinearProblem product_of(LinearProblem p) {
   return p;
 }
 
-template <const DotKernel* dot>
+// Of floats: the vector kernels of a target.
+template <Target target>
+Found<std::shared_ptr<LinearImpl>> find_floats(const LinearProblem& p, const Allowed& allowed) {
+  if (!is_float_linear(p)) return {nullptr, "of floats only"};
+  Allowed only = allowed;
+  only.targets = 1U << static_cast<unsigned>(target);
+  const Found<LinearKernels> kernels = choose_kernels(p, only);
+  if (!kernels.impl) return {nullptr, kernels.why_not};
+  return {std::make_shared<CpuFloatLinear>(p, kernels.impl, target, allowed.threads)};
+}
+
+template <const DotKernel* dot, const GroupKernel* group>
 Found<std::shared_ptr<LinearImpl>> find(const LinearProblem& p, const Allowed& allowed) {
+  if (is_float_linear(p)) return {nullptr, "not of floats"};
+  const bool groups = p.group != 0 || is_packed(p.weight);
+  if (groups && group == nullptr) return {nullptr, "no products by weights in groups"};
   const Found<LinearKernels> kernels = choose_kernels(p, allowed);
   if (!kernels.impl) return {nullptr, kernels.why_not};
+  if (groups) return {std::make_shared<CpuGroupLinear>(p, *group, kernels.impl, allowed.threads)};
   return {std::make_shared<CpuLinear>(p, *dot, kernels.impl, allowed.threads)};
 }
 
 // Best first. (sve has none of its own: its vectors have no fixed length, and panels do.)
 constexpr LinearEntry entries[] = {
 #if defined(__x86_64__)
-    {{Backend::cpu, Target::amx}, find<&dot_amx>},
-    {{Backend::cpu, Target::avx512vnni}, find<&dot_avx512vnni>},
-    {{Backend::cpu, Target::avx512}, find<&dot_avx512>},
-    {{Backend::cpu, Target::avxvnni}, find<&dot_avxvnni>},
-    {{Backend::cpu, Target::avx2}, find<&dot_avx2>},
+    {{Backend::cpu, Target::amx}, find<&dot_amx, nullptr>},
+    {{Backend::cpu, Target::avx512vnni}, find<&dot_avx512vnni, &group_avx512vnni>},
+    {{Backend::cpu, Target::avx512}, find_floats<Target::avx512>},
+    {{Backend::cpu, Target::avx512}, find<&dot_avx512, &group_avx512>},
+    {{Backend::cpu, Target::avxvnni}, find<&dot_avxvnni, &group_avxvnni>},
+    {{Backend::cpu, Target::avx2}, find_floats<Target::avx2>},
+    {{Backend::cpu, Target::avx2}, find<&dot_avx2, &group_avx2>},
 #else
-    {{Backend::cpu, Target::i8mm}, find<&dot_i8mm>},
-    {{Backend::cpu, Target::dotprod}, find<&dot_dotprod>},
-    {{Backend::cpu, Target::neon}, find<&dot_neon>},
+    {{Backend::cpu, Target::i8mm}, find<&dot_i8mm, nullptr>},
+    {{Backend::cpu, Target::dotprod}, find<&dot_dotprod, &group_dotprod>},
+    {{Backend::cpu, Target::neon}, find_floats<Target::neon>},
+    {{Backend::cpu, Target::neon}, find<&dot_neon, &group_neon>},
 #endif
-    {{Backend::cpu, Target::scalar}, find<&dot_scalar>},
+    {{Backend::cpu, Target::scalar}, find_floats<Target::scalar>},
+    {{Backend::cpu, Target::scalar}, find<&dot_scalar, &group_scalar>},
 };
 
 }  // namespace
@@ -44,7 +65,7 @@ std::span<const LinearEntry> cpu_linear() { return entries; }
 
 CpuLinear::CpuLinear(const LinearProblem& p, const DotKernel& dot, const LinearKernels& kernels,
                      int threads)
-    : LinearImpl(p, panels_format(p.weight)),
+    : LinearImpl(p, host_format(p.weight, 0, false, DType::f32)),
       dot_(dot),
       kernels_(kernels),
       threads_(LinearLayout::fits(p, threads) ? threads : 1),

@@ -55,8 +55,8 @@ class CpuLinear final : public LinearImpl, public LinearStages {
 template <class F>
 void CpuLinear::share_products(const Stream& stream, std::int64_t rows, F&& multiply) const {
   const std::int64_t panels = panels_of(problem.n);
-  const int parts = parts_of(amount(amount(rows, problem.k), problem.n), dot_.products_per_thread,
-                             usable_threads(stream));
+  const int parts = parts_of(amount(amount(rows * layout_.halves, problem.k), problem.n),
+                             dot_.products_per_thread, usable_threads(stream));
   const Grid grid = share_out(rows, panels, parts, problem.packed_weight);
   parallel(stream, parts_in(grid), [&](int part) {
     const std::uint32_t ran = multiply(share_of(grid, part, rows, panels));

@@ -40,6 +40,8 @@ struct Find {
       found.quantize_reference =
           need(find_kernel<Target::scalar>(key), "reference", compute, p.output);
     }
+    if (is_float_linear(p))
+      found.floats = need(find_float<target>(p.weight), "products", p.activation, p.weight);
     if (is_dynamic(p)) {
       const KernelKey key{Op::quantize, p.activation, p.quantized, false};
       found.fused = need(find_fused<target>(key), "dynamic range", p.activation, p.quantized);

@@ -3,6 +3,7 @@
 
 #include "core/choose.hpp"
 #include "ops/linear/cpu/epilogue.hpp"
+#include "ops/linear/cpu/float_kernels.hpp"
 #include "ops/linear/cpu/row_kernels.hpp"
 #include "ops/linear/problem.hpp"
 #include "ops/runs/cpu/call.hpp"
@@ -14,6 +15,7 @@ struct LinearKernels {
   ScanFunction scan = nullptr;
   RowKernels rows;
   EpilogueFunction<float> sums = nullptr;  // to s32
+  FloatFunction floats = nullptr;          // of layers of floats
   // Of the problem's compute type; to its output, or where none is `direct`, to values of C.
   EpilogueFunction<float> epilogue_f32 = nullptr;
   EpilogueFunction<double> epilogue_f64 = nullptr;

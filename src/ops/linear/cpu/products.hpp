@@ -36,6 +36,7 @@ struct RowTerms {
   std::int32_t term[block_rows];
 };
 
+/// Where rows have two halves, all here count halves, but for the blocks of `for_each_block`.
 class Products {
  public:
   Products(const LinearProblem& problem, const LinearOperands& operands, const LinearLayout& layout,
@@ -68,19 +69,19 @@ class Products {
   /// sums[r][c] of products alone, group_columns apart, modulo 2^32.
   std::uint32_t multiply(const Group& group, std::int64_t row, std::int64_t rows,
                          std::int32_t* sums) const;
-  /// Tells an epilogue what to take off those.
+  /// Tells an epilogue what to take off those, of `rows` from `row` on.
   template <class C>
   void take_off(EpilogueCall<C>& call, const ColumnTerms& columns, std::int64_t row,
-                RowTerms& terms) const {
+                std::int64_t rows, RowTerms& terms) const {
     if (!activations_.one_zero()) {
-      for (std::int64_t i = 0; i < call.rows; ++i) terms.zero[i] = low(activations_.zero(row + i));
+      for (std::int64_t i = 0; i < rows; ++i) terms.zero[i] = low(activations_.zero(row + i));
       call.column_sum = columns.sum;
       call.row_zero = terms.zero;
     } else if (activations_.zero(0) != 0) {
       call.column_term = columns.term;
     }
     if (!layout_.adds_rows) return;
-    for (std::int64_t i = 0; i < call.rows; ++i) terms.term[i] = low(row_term(row + i));
+    for (std::int64_t i = 0; i < rows; ++i) terms.term[i] = low(row_term(row + i));
     call.weight_zero = columns.zero;
     call.row_term = terms.term;
   }
@@ -93,7 +94,7 @@ class Products {
   std::uint32_t for_each_group(const Share& share, std::int64_t first_row, std::int64_t last_row,
                                Begin& begin, Block& block) const {
     std::uint32_t ran = 0;
-    const std::int64_t step = wide_ ? std::min(dot_.rows, wide_rows) : dot_.rows;
+    const std::int64_t step = (wide_ ? std::min(dot_.rows, wide_rows) : dot_.rows) / layout_.halves;
     for (std::int64_t panel = share.first_panel; panel < share.last_panel; panel += group_panels) {
       const auto panels =
           static_cast<int>(std::min<std::int64_t>(group_panels, share.last_panel - panel));
@@ -131,5 +132,13 @@ class Products {
   unsigned char* workspace_;
   bool wide_;
 };
+
+/// Of 64-bit sums, group_columns apart: rows from their halves, in place.
+inline void join_halves(std::int64_t* sums, std::int64_t rows) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < group_columns; ++c)
+      sums[r * group_columns + c] =
+          sums[2 * r * group_columns + c] * 256 + sums[(2 * r + 1) * group_columns + c];
+}
 
 }  // namespace octavo::detail

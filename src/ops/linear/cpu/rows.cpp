@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/check.hpp"
+#include "numerics/linear.hpp"
 
 namespace octavo::detail {
 namespace {
@@ -14,9 +15,9 @@ namespace {
 constexpr std::int64_t row_padding = 64;
 constexpr std::int64_t unit = static_cast<std::int64_t>(workspace_alignment);
 
-// What the form adds to stored values, and so to zero points.
+// What the form adds to stored values, and so to zero points. (Halves of s16 are s8.)
 std::int32_t shift_of(Form form, DType stored) {
-  if (form == Form::u8) return stored == DType::s8 ? 128 : 0;
+  if (form == Form::u8) return stored == DType::u8 ? 0 : 128;
   return stored == DType::u8 ? -128 : 0;
 }
 
@@ -24,14 +25,15 @@ std::int32_t shift_of(Form form, DType stored) {
 
 bool LinearLayout::fits(const LinearProblem& p, int threads) {
   // (Each thread packs a group of panels, with their sums. All else was counted with the sizes.)
-  return p.packed_weight || p.m == 0 || p.n == 0 ||
+  return p.m == 0 || p.n == 0 || (p.packed_weight && parts_per_row(p) == 1) ||
          count_elements("k", {threads, group_columns, p.k + 2 * padded_k}).has_value();
 }
 
 LinearLayout::LinearLayout(const LinearProblem& p, const DotKernel& dot, int threads)
     : form(dot.form) {
-  copies_rows = is_dynamic(p) || form == Form::s16 || shift_of(form, p.activation) != 0 ||
-                p.k % dot.k_grain != 0;
+  halves = parts_per_row(p);
+  copies_rows = is_dynamic(p) || halves == 2 || form == Form::s16 ||
+                shift_of(form, p.activation) != 0 || p.k % dot.k_grain != 0;
   adds_rows = p.weight_zero_points || p.weight == DType::u8;
   adds_columns = p.activation_zero_points || shift_of(form, p.quantized) != 0;
   const auto take = [this](std::int64_t bytes) {
@@ -41,12 +43,16 @@ LinearLayout::LinearLayout(const LinearProblem& p, const DotKernel& dot, int thr
   };
   if (p.m == 0 || p.n == 0) return;
   row_stride = round_up(p.k, padded_k) * bytes_of(form) + row_padding;
-  if (copies_rows) take(p.m * row_stride);
+  if (copies_rows) take(p.m * halves * row_stride);
   if (is_dynamic(p)) {
     scales = take(p.m * (bits(octavo::compute_type(p.activation)) / 8));
     if (!is_symmetric(p)) zero_points = take(p.m * 4);
   }
-  if (adds_rows) row_sums = take(p.m * 8);
+  if (adds_rows) row_sums = take(p.m * halves * 8);
+  if (halves == 2) {
+    line_bytes = round_up(p.k * 4, unit);  // as it is quantized, and its halves
+    lines = take(threads * line_bytes);
+  }
   if (p.packed_weight) return;
   if (adds_columns) ones = take(row_stride);
   const std::int64_t panels = panels_of(p.n);
@@ -75,10 +81,11 @@ Rows::Rows(const LinearProblem& p, const LinearOperands& o, const LinearLayout& 
 
 bool Rows::prepares() const { return layout_.copies_rows || layout_.adds_rows || needs_ones(); }
 
-void Rows::prepare(std::int64_t first, std::int64_t last) const {
+void Rows::prepare(std::int64_t first, std::int64_t last, int part) const {
   if (first == 0 && needs_ones()) fill_ones();
   if (!layout_.copies_rows && !layout_.adds_rows) return;
-  for (std::int64_t row = first; row < last; ++row) prepare_row(row);
+  unsigned char* line = workspace_ + layout_.lines + part * layout_.line_bytes;
+  for (std::int64_t row = first; row < last; ++row) prepare_row(row, line);
 }
 
 void Rows::fill_ones() const {
@@ -91,31 +98,49 @@ void Rows::fill_ones() const {
   }
 }
 
-// A row in the kernel's form, padded with values that meet weights of 0; and its sum.
-void Rows::prepare_row(std::int64_t row) const {
-  unsigned char* to = workspace_ + row * layout_.row_stride;
+void Rows::prepare_row(std::int64_t row, unsigned char* line) const {
   const auto* from = static_cast<const unsigned char*>(o_.input->data) +
                      row * input_stride_ * (bits(p_.activation) / 8);
-  const std::int64_t padded = round_up(p_.k, padded_k);
-  if (dynamic_) {
-    // s16 rows are first quantized to their own upper half.
-    unsigned char* bytes = layout_.form == Form::s16 ? to + padded : to;
-    quantize_row(row, from, bytes);
-    from = bytes;
+  if (layout_.halves == 1) {
+    if (dynamic_) {
+      // s16 rows are first quantized to their own upper half.
+      unsigned char* to = workspace_ + row * layout_.row_stride;
+      unsigned char* bytes = layout_.form == Form::s16 ? to + round_up(p_.k, padded_k) : to;
+      quantize_row(row, from, bytes);
+      from = bytes;
+    }
+    return bring(row, from, p_.quantized == DType::s8);
   }
-  if (layout_.adds_rows) {
-    const bool is_signed = p_.quantized == DType::s8;
+  if (dynamic_) {
+    quantize_row(row, from, line);
+    from = line;
+  }
+  const auto* wide = reinterpret_cast<const std::int16_t*>(from);
+  unsigned char* high = line + 2 * p_.k;
+  unsigned char* low = high + p_.k;
+  for (std::int64_t k = 0; k < p_.k; ++k) {
+    const numerics::Halves h = numerics::halves_of(wide[k]);
+    high[k] = static_cast<unsigned char>(h.high);
+    low[k] = static_cast<unsigned char>(h.low);
+  }
+  bring(2 * row, high, true);
+  bring(2 * row + 1, low, true);
+}
+
+// A row in the kernel's form, padded with values that meet weights of 0; and its sum.
+void Rows::bring(std::int64_t row, const unsigned char* from, bool is_signed) const {
+  if (layout_.adds_rows)
     row_sums()[row] = kernels_.rows.sum(from, p_.k, is_signed ? sign_flip : 0) +
                       p_.k * (shift_ - (is_signed ? 128 : 0));
-  }
   if (!layout_.copies_rows) return;
+  unsigned char* to = workspace_ + row * layout_.row_stride;
   const unsigned char flip = shift_ == 0 ? 0 : sign_flip;
   if (layout_.form == Form::s16) {
     kernels_.rows.widen(from, p_.k, flip, reinterpret_cast<std::int16_t*>(to));
     return;
   }
   if (from != to || flip != 0) kernels_.rows.flip(from, p_.k, flip, to);
-  std::memset(to + p_.k, 0, static_cast<std::size_t>(padded - p_.k));
+  std::memset(to + p_.k, 0, static_cast<std::size_t>(round_up(p_.k, padded_k) - p_.k));
 }
 
 void Rows::quantize_row(std::int64_t row, const unsigned char* from, unsigned char* to) const {
@@ -124,7 +149,7 @@ void Rows::quantize_row(std::int64_t row, const unsigned char* from, unsigned ch
   call.output = to;
   call.count = 1;
   call.length = p_.k;
-  call.range = storage_range(p_.quantized);
+  call.range = code_range(p_);
   call.profile = p_.profile;
   call.symmetric = is_symmetric(p_);
   call.scale_found =

@@ -16,17 +16,20 @@ struct LinearLayout {
   bool copies_rows = false;   // activations are not read where they are
   bool adds_rows = false;     // sums of rows are needed
   bool adds_columns = false;  // sums of columns are
+  int halves = 1;             // rows of 16 bits are two, the upper half first
   std::int64_t row_stride = 0;
   std::int64_t scales = 0;       // of activations that are quantized here
   std::int64_t zero_points = 0;  // likewise
   std::int64_t row_sums = 0;
+  std::int64_t lines = 0;  // a row of 16 bits for each thread
+  std::int64_t line_bytes = 0;
   std::int64_t ones = 0;   // a row of them, to add up columns with
   std::int64_t packs = 0;  // for each thread: panels, and the sums of their columns
   std::int64_t pack_bytes = 0;
   std::int64_t pack_sums = 0;  // from the start of a pack
   std::int64_t total = 0;
 
-  /// `threads` pack weights, where they are packed run by run.
+  /// `threads` pack weights, where they are packed run by run, and take rows of 16 bits apart.
   LinearLayout(const LinearProblem& problem, const DotKernel& dot, int threads);
   /// Whether `total` can be counted.
   static bool fits(const LinearProblem& problem, int threads);
@@ -39,8 +42,10 @@ class Rows {
 
   /// Whether there is anything to do before rows can be read; rows are independent of each other.
   [[nodiscard]] bool prepares() const;
-  void prepare(std::int64_t first, std::int64_t last) const;
+  /// On thread `part` of the plan's.
+  void prepare(std::int64_t first, std::int64_t last, int part) const;
 
+  // Of what follows, rows are halves where there are two.
   [[nodiscard]] const unsigned char* at(std::int64_t row) const {
     return activations_ + row * stride_;
   }
@@ -60,7 +65,8 @@ class Rows {
  private:
   [[nodiscard]] bool needs_ones() const { return layout_.adds_columns && !p_.packed_weight; }
   void fill_ones() const;
-  void prepare_row(std::int64_t row) const;
+  void prepare_row(std::int64_t row, unsigned char* line) const;
+  void bring(std::int64_t row, const unsigned char* from, bool is_signed) const;
   void quantize_row(std::int64_t row, const unsigned char* from, unsigned char* to) const;
   [[nodiscard]] std::int32_t* zero_points() const {
     return reinterpret_cast<std::int32_t*>(workspace_ + layout_.zero_points);

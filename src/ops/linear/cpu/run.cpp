@@ -26,9 +26,11 @@ Status CpuLinear::run(const Stream& stream, void* workspace, const LinearOperand
   return {};
 }
 
-// (Only where weights are packed run by run has each thread a place in the workspace.)
+// (Only where weights are packed run by run, or rows taken apart, has each thread a place in the
+// workspace.)
 int CpuLinear::usable_threads(const Stream& stream) const {
-  return problem.packed_weight ? stream.threads() : std::min(threads_, stream.threads());
+  return problem.packed_weight && layout_.halves == 1 ? stream.threads()
+                                                      : std::min(threads_, stream.threads());
 }
 
 void CpuLinear::prepare(const Stream& stream, const Rows& activations, std::int64_t rows) const {
@@ -37,8 +39,9 @@ void CpuLinear::prepare(const Stream& stream, const Rows& activations, std::int6
   const int parts =
       parts_of(amount(amount(rows, problem.k), products_per_element), dot_.products_per_thread,
                std::min<std::int64_t>(rows, usable_threads(stream)));
-  parallel(stream, parts,
-           [&](int part) { activations.prepare(rows * part / parts, rows * (part + 1) / parts); });
+  parallel(stream, parts, [&](int part) {
+    activations.prepare(rows * part / parts, rows * (part + 1) / parts, part);
+  });
 }
 
 template <class C>
@@ -58,12 +61,14 @@ void CpuLinear::multiply(const Stream& stream, void* workspace, const LinearOper
       alignas(64) std::int32_t sums[block_rows * group_columns];
       C row_scale[block_rows];
       RowTerms row_terms;
-      const std::uint32_t ran = products.multiply(group, row, rows, sums);
+      const int halves = layout_.halves;
+      const std::uint32_t ran = products.multiply(group, row * halves, rows * halves, sums);
       EpilogueCall<C> call;
       call.rows = rows;
       call.columns = group.columns;
+      call.halves = halves;
       call.sums = sums;
-      products.take_off(call, terms, row, row_terms);
+      products.take_off(call, terms, row * halves, rows * halves, row_terms);
       if (!finish.is_raw()) activations.load_scales(row, rows, row_scale);
       call.row_scale = row_scale;
       finish(call, scales, row, group.column);
@@ -72,7 +77,10 @@ void CpuLinear::multiply(const Stream& stream, void* workspace, const LinearOper
     const auto wide = [&](const Group& group, std::int64_t row, std::int64_t rows) {
       std::int64_t sums[wide_rows * group_columns];
       C row_scale[wide_rows];
-      const std::uint32_t ran = products.multiply_wide(group, terms, row, rows, sums);
+      const int halves = layout_.halves;
+      const std::uint32_t ran =
+          products.multiply_wide(group, terms, row * halves, rows * halves, sums);
+      if (halves == 2) join_halves(sums, rows);
       activations.load_scales(row, rows, row_scale);
       finish.wide(sums, row_scale, scales, row, rows, group.column, group.columns);
       return ran;

@@ -35,7 +35,7 @@ KernelCall call_of(const LinearProblem& p, const TensorRef& input, std::int64_t 
   call.count = last - first;
   call.length = p.k;
   call.param_step = 1;
-  call.range = storage_range(p.quantized);
+  call.range = code_range(p);
   call.profile = p.profile;
   call.symmetric = is_symmetric(p);
   return call;
@@ -49,8 +49,7 @@ void find_parameters(const LinearProblem& p, const RowRanges& ranges, std::int64
     numerics::Range<C> range;
     range.high = static_cast<const C*>(ranges.high)[row];
     if (!symmetric) range.low = static_cast<const C*>(ranges.low)[row];
-    const auto [scale, zero_point] =
-        numerics::range_parameters(range, symmetric, storage_range(p.quantized));
+    const auto [scale, zero_point] = numerics::range_parameters(range, symmetric, code_range(p));
     static_cast<C*>(to.scales)[row] = scale;
     if (!symmetric) to.zero_points[row] = zero_point;
   }
@@ -147,21 +146,32 @@ Status CpuLinear::dot(const Stream& stream, void* workspace, const LinearOperand
     const auto narrow = [&](const Group& group, std::int64_t row, std::int64_t rows) {
       alignas(64) std::int32_t found[block_rows * group_columns];
       RowTerms row_terms;
-      const std::uint32_t ran = products.multiply(group, row, rows, found);
+      const int halves = product_layout_.halves;
+      const std::uint32_t ran = products.multiply(group, row * halves, rows * halves, found);
       EpilogueCall<float> call;
-      call.rows = rows;
+      call.rows = rows * halves;
       call.columns = group.columns;
       call.sums = found;
-      products.take_off(call, terms, row, row_terms);
+      products.take_off(call, terms, row * halves, rows * halves, row_terms);
       call.output = found;
       call.output_stride = group_columns;
       kernels_.sums(call);
-      deliver(found, sums, row, rows, group.column, group.columns, accumulate);
+      if (halves == 1) {
+        deliver(found, sums, row, rows, group.column, group.columns, accumulate);
+      } else {
+        std::int64_t joined[block_rows * group_columns];
+        std::copy_n(found, rows * halves * group_columns, joined);
+        join_halves(joined, rows);
+        deliver(joined, sums, row, rows, group.column, group.columns, accumulate);
+      }
       return ran;
     };
     const auto wide = [&](const Group& group, std::int64_t row, std::int64_t rows) {
       std::int64_t found[wide_rows * group_columns];
-      const std::uint32_t ran = products.multiply_wide(group, terms, row, rows, found);
+      const int halves = product_layout_.halves;
+      const std::uint32_t ran =
+          products.multiply_wide(group, terms, row * halves, rows * halves, found);
+      if (halves == 2) join_halves(found, rows);
       deliver(found, sums, row, rows, group.column, group.columns, accumulate);
       return ran;
     };

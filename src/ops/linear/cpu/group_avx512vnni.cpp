@@ -1,0 +1,26 @@
+// AVX-512 VNNI: codes are the unsigned operand of vpdpbusd, activations the signed one.
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "ops/linear/cpu/group-inl.hpp"
+#include "ops/linear/cpu/group_512-inl.hpp"
+
+namespace octavo::detail {
+namespace N_AVX512VNNI_GROUP {
+
+struct Engine : Vectors512 {
+  static constexpr Target target = Target::avx512vnni;
+  static constexpr int rows = 6;
+  static constexpr bool whole_bytes = true;
+  static Sums add(Sums s, Weights w, Activation a) { return _mm512_dpbusd_epi32(s, w, a); }
+  static Sums add_bytes(Sums s, Weights w, Activation a) { return add(s, w, a); }
+};
+
+}  // namespace N_AVX512VNNI_GROUP
+
+const GroupKernel group_avx512vnni{.rows = N_AVX512VNNI_GROUP::Engine::rows,
+                                   .run = run_groups<N_AVX512VNNI_GROUP::Engine>,
+                                   .sums = sum_groups<N_AVX512VNNI_GROUP::Engine>};
+
+}  // namespace octavo::detail
