@@ -21,11 +21,13 @@ using octavo::detail::DynamicRangeImpl;
 using octavo::detail::Found;
 using octavo::detail::ObserverImpl;
 
-/// The reference's implementation of a problem: the last of the CPU's.
+/// The reference's implementation of a problem: the last of the CPU's that covers it.
 template <class Key, class Impl>
 std::shared_ptr<const typename Impl::element_type> reference_of(
     std::span<const octavo::detail::Entry<Key, Impl>> list, const Key& key) {
-  return list.back().find(key, Allowed()).impl;
+  for (std::size_t i = list.size(); i-- > 0;)
+    if (auto found = list[i].find(key, Allowed()).impl) return found;
+  return nullptr;
 }
 
 inline Stream host_stream() { return Stream::cpu({.threads = 1, .cap = Target::scalar}); }
