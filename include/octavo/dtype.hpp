@@ -25,9 +25,10 @@ enum class DType : std::uint8_t {
   s4 = 6,  ///< two per byte, the even index in the low nibble; each row starts on a byte
   u4 = 7,
   s32 = 8,  ///< zero points and raw sums; never the element of an elementwise operation
+  s16 = 9,  ///< of quantize, dequantize and dynamic ranges; activations of linear layers
 };
 
-inline constexpr int dtype_count = 9;
+inline constexpr int dtype_count = 10;
 
 /// A half-precision number as it lies in memory. Convert with `to_float` and `to_f16`.
 struct f16 {
@@ -81,6 +82,7 @@ inline constexpr std::array<DTypeInfo, dtype_count + 1> dtype_info{{
     {"s4", 4, Kind::integer, {-8, 7}},
     {"u4", 4, Kind::integer, {0, 15}},
     {"s32", 32, Kind::integer, {INT32_MIN, INT32_MAX}},
+    {"s16", 16, Kind::integer, {INT16_MIN, INT16_MAX}},
     {"unknown", 0, Kind::integer, {}},  // any other value
 }};
 [[nodiscard]] constexpr const DTypeInfo& info(DType t) noexcept {
@@ -98,9 +100,9 @@ inline constexpr std::array<DTypeInfo, dtype_count + 1> dtype_info{{
 [[nodiscard]] constexpr bool is_float(DType t) noexcept {
   return is_valid(t) && detail::info(t).kind == detail::Kind::floating;
 }
-/// s8, u8, s4 or u4: what a float tensor is quantized to.
+/// s8, u8, s4, u4 or s16: what a float tensor is quantized to.
 [[nodiscard]] constexpr bool is_quantized(DType t) noexcept {
-  return is_valid(t) && detail::info(t).kind == detail::Kind::integer && bits(t) <= 8;
+  return is_valid(t) && detail::info(t).kind == detail::Kind::integer && bits(t) <= 16;
 }
 /// Whether two elements share a byte.
 [[nodiscard]] constexpr bool is_packed(DType t) noexcept { return bits(t) == 4; }
@@ -142,6 +144,8 @@ template <>
 struct ElementTraits<s4x2> : ElementOf<DType::s4> {};
 template <>
 struct ElementTraits<u4x2> : ElementOf<DType::u4> {};
+template <>
+struct ElementTraits<std::int16_t> : ElementOf<DType::s16> {};
 template <>
 struct ElementTraits<std::int32_t> : ElementOf<DType::s32> {};
 

@@ -2,6 +2,13 @@
 //
 //     y = C(acc) * (sa * sw)         or, with a bias, fma(C(acc), sa * sw, bias)
 //     y = y + residual;   y = y < 0 ? +0 : y                     where asked for
+//
+// With weights in groups, d the exact sum of a group,
+//
+//     y_j = fma(C(d), sw of the group, y_j)       over the groups of segment j (segments.hpp)
+//     acc = the tree of the segments;   y = acc * sa, or fma(acc, sa, bias), and then as above
+//
+// and of floats, y_j = fma(x, w, y_j) over k, and sa is 1.
 #pragma once
 
 #include <bit>
@@ -22,19 +29,34 @@ constexpr std::int64_t max_exact_k(bool wide_activations, bool wide_weights) {
   return INT32_MAX / (a * w);
 }
 
+/// The range of activations of 16 bits: in two halves, 256 * high + low, both fit 8 bits.
+inline constexpr IntRange range_16{-32639, 32639};
+struct Halves {
+  std::int8_t high = 0;
+  std::int8_t low = 0;
+};
+constexpr Halves halves_of(std::int32_t q) {
+  const std::int32_t high = (q + 128) >> 8;
+  return {static_cast<std::int8_t>(high), static_cast<std::int8_t>(q - 256 * high)};
+}
+
 template <class C>
 C relu(C y) {
   return y < 0 ? C(0) : y;
 }
 
-/// y from an exact sum, before it is stored. `bias` and `residual` are null where there is none.
+/// y before it is stored. `bias` and `residual` are null where there is none.
+template <class C>
+C finished(C acc, C scale, const C* bias, const C* residual, bool has_relu) {
+  C y = bias == nullptr ? acc * scale : std::fma(acc, scale, *bias);
+  if (residual != nullptr) y = y + *residual;
+  return has_relu ? relu(y) : y;
+}
+/// y from an exact sum.
 template <class C, class Sum>
 C finished_sum(Sum sum, C activation_scale, C weight_scale, const C* bias, const C* residual,
                bool has_relu) {
-  const C scale = activation_scale * weight_scale;
-  C y = bias == nullptr ? static_cast<C>(sum) * scale : std::fma(static_cast<C>(sum), scale, *bias);
-  if (residual != nullptr) y = y + *residual;
-  return has_relu ? relu(y) : y;
+  return finished(static_cast<C>(sum), activation_scale * weight_scale, bias, residual, has_relu);
 }
 
 /// A double rounded to odd: rounding the result once more, to fewer bits, is as good as rounding

@@ -81,6 +81,8 @@ struct Type<DType::s4> : NibbleType<std::int8_t> {};
 template <>
 struct Type<DType::u4> : NibbleType<std::uint8_t> {};
 template <>
+struct Type<DType::s16> : WholeType<std::int16_t, float> {};
+template <>
 struct Type<DType::s32> : WholeType<std::int32_t, double> {};
 
 /// The types that a family of operations admits. What is not listed is refused, in these words.

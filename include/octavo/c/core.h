@@ -59,7 +59,8 @@ enum {
   OCTAVO_U8 = 5,
   OCTAVO_S4 = 6, /* two per byte, the even index in the low nibble; each row starts on a byte */
   OCTAVO_U4 = 7,
-  OCTAVO_S32 = 8 /* zero points and raw sums */
+  OCTAVO_S32 = 8, /* zero points and raw sums */
+  OCTAVO_S16 = 9
 };
 
 OCTAVO_API const char* octavo_dtype_name(octavo_dtype dtype);

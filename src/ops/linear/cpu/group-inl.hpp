@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "numerics/segments.hpp"
+#include "ops/linear/cpu/group.hpp"
+
+namespace octavo::detail {
+namespace {
+
+inline constexpr std::int64_t group_panel = 32;
+
+template <class E, int rows, int parts, bool nibbles>
+struct GroupTile {
+  static constexpr int chains = rows * parts;
+  static constexpr std::int64_t code_bytes = nibbles ? 64 : 128;  // of a step
+  using Sums = typename E::Sums;
+  using Floats = typename E::Floats;
+
+  // Products of one group.
+  static void add(const std::int8_t* a, const unsigned char* codes, std::int64_t steps,
+                  Sums (&s)[chains][2]) {
+    if constexpr (chains == 1 && nibbles) {
+      // All bits, and the upper half alone: one operation less for each byte. Two sums of each hide
+      // the latency.
+      Sums all[2] = {E::zero(), E::zero()};
+      Sums high[2] = {E::zero(), E::zero()};
+      std::int64_t i = 0;
+      for (; i + 2 <= steps; i += 2) {
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; ++j) {
+          const auto w = E::load(codes + (i + j) * code_bytes);
+          const auto x = E::activation(a + (i + j) * 4);
+          all[j] = E::add(all[j], w, x);
+          high[j] = E::add(high[j], E::upper(w), x);
+        }
+      }
+      if (i < steps) {
+        const auto w = E::load(codes + i * code_bytes);
+        const auto x = E::activation(a + i * 4);
+        all[0] = E::add(all[0], w, x);
+        high[0] = E::add(high[0], E::upper(w), x);
+      }
+      const Sums h = E::plus(high[0], high[1]);
+      s[0][0] = E::plus(s[0][0], E::minus(E::plus(all[0], all[1]), h));
+      s[0][1] = E::plus(s[0][1], E::sixteenth(h));
+    } else {
+      for (std::int64_t i = 0; i < steps; ++i, codes += code_bytes, a += 4 * chains) {
+        typename E::Weights w[2];
+        if constexpr (nibbles) {
+          const auto both = E::load(codes);
+          w[0] = E::low(both);
+          w[1] = E::high(both);
+        } else {
+          w[0] = E::load(codes);
+          w[1] = E::load(codes + 64);
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < chains; ++r) {
+          const auto x = E::activation(a + r * 4);
+          s[r][0] = E::add(s[r][0], w[0], x);
+          s[r][1] = E::add(s[r][1], w[1], x);
+        }
+      }
+    }
+  }
+
+  static void run(const GroupCall& call) {
+    const std::int64_t scale_bytes = call.scale_type == DType::f32 ? 128 : 64;
+    const std::int64_t group_bytes = scale_bytes + call.steps * code_bytes;
+    for (std::int64_t q = 0; q < 16; q += E::columns) {
+      Floats pending[3][rows][2];
+      Floats y[rows][2];
+      int levels = 0;
+      std::int64_t g = 0;
+      const std::int8_t* a = call.activations;
+      const unsigned char* at = call.weights;
+      const std::int32_t* row_sums = call.row_sums;
+      for (int j = 0; j < call.segments; ++j) {
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; ++r) y[r][0] = y[r][1] = E::no_value();
+        const std::int64_t end = numerics::segment_begin(call.groups, call.segments, j + 1);
+        for (; g < end; ++g) {
+          Sums s[chains][2];
+          if (call.zero_points == nullptr) {
+#pragma GCC unroll 8
+            for (int r = 0; r < chains; ++r)
+              s[r][0] = s[r][1] = E::repeated(-call.zero * row_sums[r]);
+          } else {
+            const Sums zero0 = E::bytes(call.zero_points + g * group_panel + q);
+            const Sums zero1 = E::bytes(call.zero_points + g * group_panel + 16 + q);
+#pragma GCC unroll 8
+            for (int r = 0; r < chains; ++r) {
+              const Sums sum = E::repeated(-row_sums[r]);
+              s[r][0] = E::times(zero0, sum);
+              s[r][1] = E::times(zero1, sum);
+            }
+          }
+          if (call.row_zeros != nullptr) {
+            const std::int32_t* sums = call.column_sums + g * group_panel + q;
+#pragma GCC unroll 8
+            for (int r = 0; r < chains; ++r) {
+              const Sums zero = E::repeated(call.row_zeros[r]);
+              s[r][0] = E::minus(s[r][0], E::times(E::integers(sums), zero));
+              s[r][1] = E::minus(s[r][1], E::times(E::integers(sums + 16), zero));
+            }
+          }
+          add(a, at + scale_bytes + q * 4, call.steps, s);
+          const Floats scale0 = E::scales(at, call.scale_type, q);
+          const Floats scale1 = E::scales(at, call.scale_type, q + 16);
+#pragma GCC unroll 8
+          for (int r = 0; r < rows; ++r) {
+            if constexpr (parts == 2) {
+              s[r][0] = E::plus(E::times256(s[2 * r][0]), s[2 * r + 1][0]);
+              s[r][1] = E::plus(E::times256(s[2 * r][1]), s[2 * r + 1][1]);
+            }
+            y[r][0] = E::fma(E::value(s[r][0]), scale0, y[r][0]);
+            y[r][1] = E::fma(E::value(s[r][1]), scale1, y[r][1]);
+          }
+          a += call.steps * 4 * chains;
+          at += group_bytes;
+          row_sums += chains;
+        }
+        for (int full = j; (full & 1) != 0; full >>= 1) {
+          --levels;
+#pragma GCC unroll 8
+          for (int r = 0; r < rows; ++r) {
+            y[r][0] = E::sum(pending[levels][r][0], y[r][0]);
+            y[r][1] = E::sum(pending[levels][r][1], y[r][1]);
+          }
+        }
+        if (j + 1 < call.segments) {
+#pragma GCC unroll 8
+          for (int r = 0; r < rows; ++r) {
+            pending[levels][r][0] = y[r][0];
+            pending[levels][r][1] = y[r][1];
+          }
+          ++levels;
+        }
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < rows; ++r) {
+        E::store(y[r][0], call.values + r * 64 + q);
+        E::store(y[r][1], call.values + r * 64 + 16 + q);
+      }
+    }
+  }
+};
+
+}  // namespace
+}  // namespace octavo::detail

@@ -1,0 +1,56 @@
+// Products by weights in groups (panels.hpp, layout 2): what a kernel is.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/dtype.hpp"
+#include "octavo/stream.hpp"
+#include "ops/linear/panels.hpp"
+
+namespace octavo::detail {
+
+/// A tile of rows by the 32 columns of one panel. With a the activations, w the codes,
+///
+///     d[r,c,g] = sum over the group of a[r,k] * w[c,k] - zero[c,g] * row_sums[r,g]
+///                                                      - row_zeros[r] * column_sums[c,g]
+///     values[r,c] = the tree of segments (numerics/segments.hpp) of fma(C(d), scale[c,g], ...)
+///
+/// where of 16-bit activations d is 256 times that of their upper parts plus that of the lower.
+struct GroupCall {
+  const std::int8_t* activations = nullptr;   // [k / 4][rows][parts][4]
+  const std::int32_t* row_sums = nullptr;     // [groups][rows][parts]
+  const std::int32_t* row_zeros = nullptr;    // [rows], or null: 0 (always with two parts)
+  const std::int32_t* column_sums = nullptr;  // [groups][32], with row_zeros
+  int rows = 0;
+  int parts = 1;  // or 2: the upper and the lower half of 16 bits
+  const unsigned char* weights = nullptr;      // a panel
+  const unsigned char* zero_points = nullptr;  // [groups][32] of it, or null: `zero` for all
+  std::int32_t zero = 0;
+  DType scale_type = DType::f32;  // f32, f16 or bf16
+  std::int64_t steps = 0;         // of a group: its length / 4
+  std::int64_t groups = 0;
+  int segments = 1;
+  float* values = nullptr;  // group_columns apart
+  const unsigned char* ahead = nullptr;  // weights that come next, or null
+};
+
+/// The sums of products alone, modulo 2^32: sums[r * parts + part][c] = sum over `steps` of a * w.
+struct GroupSumsCall {
+  const std::int8_t* activations = nullptr;  // as above
+  int rows = 0;
+  int parts = 1;
+  const unsigned char* codes = nullptr;
+  std::int64_t steps = 0;
+  std::int32_t* sums = nullptr;  // group_columns apart
+};
+
+struct GroupKernel {
+  /// Rows of a tile, at most; halves of 16 bits count as rows.
+  int rows = 1;
+  Target (*run)(const GroupCall& call, bool nibbles) = nullptr;
+  Target (*sums)(const GroupSumsCall& call, bool nibbles) = nullptr;
+};
+
+extern const GroupKernel group_avx512vnni;
+
+}  // namespace octavo::detail
