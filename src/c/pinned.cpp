@@ -27,7 +27,7 @@ static_assert(same(OCTAVO_U8, DType::u8, 5));
 static_assert(same(OCTAVO_S4, DType::s4, 6));
 static_assert(same(OCTAVO_U4, DType::u4, 7));
 static_assert(same(OCTAVO_S32, DType::s32, 8));
-static_assert(same(OCTAVO_S16, DType::s16, 8));
+static_assert(same(OCTAVO_S16, DType::s16, 9));
 
 static_assert(same(OCTAVO_SCALAR, Target::scalar, 0));
 static_assert(same(OCTAVO_AVX2, Target::avx2, 1));

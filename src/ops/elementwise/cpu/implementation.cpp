@@ -100,6 +100,7 @@ class CpuElementwise final : public ElementwiseImpl {
   [[nodiscard]] Parameters parameters_of(const ElementwiseArgs& args) const {
     Parameters p;
     p.op = problem.op;
+    p.integer = problem.integer;
     p.compute = problem.compute();
     p.scale_type = problem.scales;
     p.range = problem.range;
