@@ -21,7 +21,7 @@
 namespace octavo::numerics {
 
 /// The integers that a range is mapped to where nobody says: all that the type holds, and of s16
-/// those that linear layers can take apart.
+/// those that linear layers can take apart (linear.hpp).
 constexpr IntRange default_range(DType integer) {
   return integer == DType::s16 ? range_16 : storage_range(integer);
 }
