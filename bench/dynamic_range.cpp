@@ -27,6 +27,7 @@ constexpr std::array<Rows, 4> shapes{{{1, 4096, "1x4096", 0.3},
 struct Case {
   Rows shape{};
   DType real = DType::f32;
+  DType integer = DType::s8;
   RangeMode mode = RangeMode::symmetric;
   Profile profile = Profile::torch;
   int threads = 1;
@@ -37,8 +38,9 @@ struct Case {
   }
   [[nodiscard]] std::string name() const {
     return "dynamic_range/" + std::string(octavo::name(op())) + "/" +
-           std::string(octavo::name(real)) + "/s8/per_token/" + std::string(octavo::name(profile)) +
-           "/" + shape.name + "/" + std::to_string(threads) + "t";
+           std::string(octavo::name(real)) + "/" + std::string(octavo::name(integer)) +
+           "/per_token/" + std::string(octavo::name(profile)) + "/" + shape.name + "/" +
+           std::to_string(threads) + "t";
   }
 };
 
@@ -47,17 +49,18 @@ void run_case(benchmark::State& state, const Case& c, bool quick) {
   const std::int64_t n = c.shape.rows * c.shape.cols;
   const Shape shape{c.shape.rows, c.shape.cols};
   std::byte* input = input_buffer.reserve(bytes_for(c.real, n));
-  std::byte* output = output_buffer.reserve(n);
+  std::byte* output = output_buffer.reserve(bytes_for(c.integer, n));
   fill_random(input, c.real, n, 1);
   std::vector<float> scales(static_cast<std::size_t>(c.shape.rows));
   std::vector<std::int32_t> zero_points(scales.size());
 
   const Stream stream = Stream::cpu({.threads = c.threads});
   const auto plan = DynamicRangeQuantizePlan::select(
-      stream, {.shape = shape, .mode = c.mode, .input = c.real, .profile = c.profile});
+      stream,
+      {.shape = shape, .mode = c.mode, .input = c.real, .output = c.integer, .profile = c.profile});
   if (!plan) return state.SkipWithError(plan.error().message().c_str());
   const DynamicRangeQuantizeArgs args{.input = {input, c.real, shape},
-                                      .output = {output, DType::s8, shape},
+                                      .output = {output, c.integer, shape},
                                       .scales = scales,
                                       .zero_points = zero_points};
   if (const auto status = plan->can_implement(args); !status)
@@ -67,7 +70,7 @@ void run_case(benchmark::State& state, const Case& c, bool quick) {
       {.name = "octavo", .kind = Kind::ours, .run = [&] { (void)plan->run(stream, {}, args); }}};
   const octavo_peer_elementwise problem{.op = static_cast<int>(c.op()),
                                         .real = static_cast<int>(c.real),
-                                        .integer = static_cast<int>(DType::s8),
+                                        .integer = static_cast<int>(c.integer),
                                         .rows = c.shape.rows,
                                         .cols = c.shape.cols,
                                         .axis = 0,
@@ -80,13 +83,14 @@ void run_case(benchmark::State& state, const Case& c, bool quick) {
                                         .grad = nullptr,
                                         .output = output,
                                         .threads = c.threads};
-  for (const auto& task : peer_tasks(problem))
-    field.push_back({.name = task.peer->name, .run = [task] { (void)task.run(); }});
+  if (c.integer == DType::s8)  // (peers have no other)
+    for (const auto& task : peer_tasks(problem))
+      field.push_back({.name = task.peer->name, .run = [task] { (void)task.run(); }});
   const measuring::Traffic traffic{.input = input,
                                    .second = nullptr,
                                    .output = output,
                                    .input_bytes = bytes_for(c.real, n),
-                                   .output_bytes = n};
+                                   .output_bytes = bytes_for(c.integer, n)};
   measuring::add_limits(field, traffic, c.threads);
   race(field, c.shape.seconds, quick, c.threads > 1);
   report(state, field, n, traffic.bytes());
@@ -99,12 +103,16 @@ void add_dynamic_range(const Options& options) {
   for (const RangeMode mode : {RangeMode::symmetric, RangeMode::asymmetric})
     for (const DType real : {DType::f32, DType::bf16})
       for (const Profile profile : {Profile::torch, Profile::onnx})
-        for (const Rows& shape : shapes)
-          for (int threads = 1; threads <= all; threads += std::max(1, all - 1)) {
-            const Case c{shape, real, mode, profile, threads};
-            add_case(options, c.name(),
-                     [c, quick = options.quick](benchmark::State& s) { run_case(s, c, quick); });
-          }
+        for (const DType integer : {DType::s8, DType::s16})
+          for (const Rows& shape : shapes)
+            for (int threads = 1; threads <= all; threads += std::max(1, all - 1)) {
+              // (Of s16, what linear layers do.)
+              const bool main = mode == RangeMode::symmetric && profile == Profile::torch;
+              if (integer != DType::s8 && (!main || options.quick)) continue;
+              const Case c{shape, real, integer, mode, profile, threads};
+              add_case(options, c.name(),
+                       [c, quick = options.quick](benchmark::State& s) { run_case(s, c, quick); });
+            }
 }
 
 }  // namespace octavo::bench

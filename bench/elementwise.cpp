@@ -47,7 +47,7 @@ constexpr std::array ops{
     Op::quantize,          Op::dequantize,          Op::fake_quantize,
     Op::quantize_backward, Op::dequantize_backward, Op::fake_quantize_backward};
 constexpr std::array reals{DType::f32, DType::f64, DType::f16, DType::bf16};
-constexpr std::array integers{DType::s8, DType::u8, DType::s4, DType::u4};
+constexpr std::array integers{DType::s8, DType::u8, DType::s4, DType::u4, DType::s16};
 constexpr std::array profiles{Profile::torch, Profile::onnx};
 
 constexpr std::int64_t group_size = 128;  // of per_group

@@ -155,6 +155,7 @@ void fill_random(std::byte* data, DType dtype, std::int64_t elements, std::uint3
     case DType::u8:
     case DType::s4:
     case DType::u4:
+    case DType::s16:
     case DType::s32:
       put([&] { return static_cast<std::uint8_t>(1 + random() % 255); });
       break;
@@ -195,6 +196,8 @@ std::int64_t differences(const void* a, const void* b, DType dtype, std::int64_t
       return count_different<f16>(a, b, elements);
     case DType::bf16:
       return count_different<bf16>(a, b, elements);
+    case DType::s16:
+      return count_different<std::int16_t>(a, b, elements);
     case DType::s32:
       return count_different<std::int32_t>(a, b, elements);
     case DType::s8:

@@ -16,7 +16,7 @@ namespace octavo {
 /// One scale for the whole tensor, which may have any shape of `numel` elements.
 struct DequantizePerTensorDescriptor {
   std::int64_t numel = 0;
-  DType input = DType::s8;    ///< s8, u8, s4, u4
+  DType input = DType::s8;    ///< s8, u8, s4, u4, s16
   DType output = DType::f32;  ///< f32, f64, f16, bf16
 };
 

@@ -20,8 +20,8 @@
 namespace octavo {
 
 enum class RangeMode : std::uint8_t {
-  symmetric = 0,   ///< to s8 and s4: zero point 0
-  asymmetric = 1,  ///< to s8, u8, s4 and u4
+  symmetric = 0,   ///< to s8, s4 and s16: zero point 0
+  asymmetric = 1,  ///< to s8, u8, s4, u4 and s16
 };
 [[nodiscard]] OCTAVO_API std::string_view name(RangeMode mode) noexcept;
 
@@ -35,7 +35,8 @@ struct DynamicRangeQuantizeDescriptor {
   std::int64_t group_size = 0;  ///< of per_group; divides the last dimension
   DType input = DType::f32;     ///< f32, f64, f16, bf16
   DType output = DType::s8;
-  std::optional<std::int32_t> q_min = std::nullopt;  ///< default: the output type's own range
+  /// Default: the output type's own range, and of s16 [-32639, 32639].
+  std::optional<std::int32_t> q_min = std::nullopt;
   std::optional<std::int32_t> q_max = std::nullopt;
   Profile profile = Profile::torch;
 

@@ -21,7 +21,7 @@ namespace octavo {
 struct QuantizePerTensorDescriptor {
   std::int64_t numel = 0;
   DType input = DType::f32;                          ///< f32, f64, f16, bf16
-  DType output = DType::s8;                          ///< s8, u8, s4, u4
+  DType output = DType::s8;                          ///< s8, u8, s4, u4, s16
   std::optional<std::int32_t> q_min = std::nullopt;  ///< default: the output type's own range
   std::optional<std::int32_t> q_max = std::nullopt;
   Profile profile = Profile::torch;

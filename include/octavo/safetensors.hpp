@@ -56,7 +56,7 @@ inline constexpr int stored_type_count = 22;
 [[nodiscard]] std::string_view name(StoredType type) noexcept;
 [[nodiscard]] int bits(StoredType type) noexcept;
 [[nodiscard]] std::optional<StoredType> parse_stored_type(std::string_view name) noexcept;
-/// The type that plans know, if they do: F32, F64, F16, BF16, I8, U8, I32.
+/// The type that plans know, if they do: F32, F64, F16, BF16, I8, U8, I16, I32.
 [[nodiscard]] std::optional<DType> dtype_of_stored(StoredType type) noexcept;
 [[nodiscard]] StoredType stored_type(DType type) noexcept;
 

@@ -11,7 +11,7 @@ from ._core import PackedWeight, Stream
 Array = Any
 Number = Any  # one, or an array of them
 Profile = Literal["torch", "onnx"]
-Integer = Literal["s8", "u8", "s4", "u4"]
+Integer = Literal["s8", "u8", "s4", "u4", "s16"]
 Float = Literal["f32", "f64", "f16", "bf16"]
 Mode = Literal["symmetric", "asymmetric"]
 
@@ -36,7 +36,7 @@ def quantize(
     `axis="token"` one for each row (shape `x.shape[:-1]`), with `group_size=g` one for every g
     elements of a row (shape `x.shape[:-1] + (K // g,)`). One number serves at any granularity.
 
-    s4 and u4 come as uint8, two values to a byte, the first in the low half.
+    s4 and u4 come as uint8, two values to a byte, the first in the low half; s16 comes as int16.
 
     >>> octavo.quantize(np.float32([0.1, -0.25, 99.0]), 0.1)
     array([  1,  -2, 127], dtype=int8)
@@ -64,7 +64,7 @@ def dequantize(
 ) -> Array:
     """Integers to floats: scale * (q - zero_point).
 
-    `q` is int8 or uint8; packed 4-bit values are uint8 with `q_dtype="s4"` or `"u4"`, and `length`
+    `q` is int8, uint8 or int16; packed 4-bit values are uint8 with `q_dtype="s4"` or `"u4"`, and `length`
     is that of a row, where it is odd. Scales are given as for `quantize`.
 
     >>> octavo.dequantize(np.int8([1, -2, 127]), 0.5)
@@ -183,7 +183,8 @@ def quantize_dynamic(
     """Finds the range of each slice, its scale and zero point, and quantizes, in one pass.
 
     Returns (q, scale, zero_point), which `dequantize` takes as they are; the zero point is None
-    where symmetric. NaN and infinities take no part in the range.
+    where symmetric. NaN and infinities take no part in the range. The integers of s16 are within
+    -32639 and 32639, unless `q_min` and `q_max` say otherwise.
 
     >>> q, scale, _ = octavo.quantize_dynamic(np.float32([[1, -2], [100, 50]]))
     >>> q

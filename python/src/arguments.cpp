@@ -63,7 +63,7 @@ T parse_name(nb::handle value, const char* argument,
 }  // namespace
 
 DType parse_dtype(nb::handle value, const char* argument) {
-  static constexpr std::array<std::pair<std::string_view, DType>, 16> names{
+  static constexpr std::array<std::pair<std::string_view, DType>, 18> names{
       {{"f32", DType::f32},
        {"f64", DType::f64},
        {"f16", DType::f16},
@@ -72,6 +72,7 @@ DType parse_dtype(nb::handle value, const char* argument) {
        {"u8", DType::u8},
        {"s4", DType::s4},
        {"u4", DType::u4},
+       {"s16", DType::s16},
        {"float32", DType::f32},
        {"float64", DType::f64},
        {"float16", DType::f16},
@@ -79,9 +80,10 @@ DType parse_dtype(nb::handle value, const char* argument) {
        {"int8", DType::s8},
        {"uint8", DType::u8},
        {"int4", DType::s4},
-       {"uint4", DType::u4}}};
+       {"uint4", DType::u4},
+       {"int16", DType::s16}}};
   return parse_name(value, argument, names,
-                    "one of 'f32', 'f64', 'f16', 'bf16', 's8', 'u8', 's4', 'u4'");
+                    "one of 'f32', 'f64', 'f16', 'bf16', 's8', 'u8', 's4', 'u4', 's16'");
 }
 
 Profile parse_profile(nb::handle value) {

@@ -27,7 +27,7 @@ constexpr std::array<Info, held_count> infos{{{"float32", 4, DType::f32},
                                               {"int8", 1, DType::s8},
                                               {"uint8", 1, DType::u8},
                                               {"int32", 4, DType::s32},
-                                              {"int16", 2},
+                                              {"int16", 2, DType::s16},
                                               {"uint16", 2},
                                               {"uint32", 4},
                                               {"int64", 8},
@@ -53,6 +53,8 @@ Held held_for(DType dtype) {
       return Held::bf16;
     case DType::s8:
       return Held::s8;
+    case DType::s16:
+      return Held::s16;
     case DType::s32:
       return Held::s32;
     case DType::u8:
@@ -133,8 +135,8 @@ std::int64_t Array::numel() const {
 
 DType Array::dtype() const {
   if (const std::optional<DType>& known = info(held).dtype) return *known;
-  unsupported(argument, fmt::format("expected float32, float64, float16, bfloat16, int8, uint8 or "
-                                    "int32, got {}",
+  unsupported(argument, fmt::format("expected float32, float64, float16, bfloat16, int8, uint8, "
+                                    "int16 or int32, got {}",
                                     name(held)));
 }
 

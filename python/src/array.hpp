@@ -48,7 +48,7 @@ class Array {
 
   [[nodiscard]] std::int64_t numel() const;
   [[nodiscard]] int rank() const { return shape.rank(); }
-  /// As a float or an 8-bit integer, or refuses.
+  /// As a type that the library takes, or refuses.
   [[nodiscard]] DType dtype() const;
   [[nodiscard]] TensorRef ref() const { return {data, dtype(), shape, strides}; }
   [[nodiscard]] TensorMut mut() const { return {data, dtype(), shape, strides}; }

@@ -14,7 +14,16 @@ FLOATS = {
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
 }
-RANGES = {"s8": (-128, 127), "u8": (0, 255), "s4": (-8, 7), "u4": (0, 15)}
+RANGES = {
+    "s8": (-128, 127),
+    "u8": (0, 255),
+    "s4": (-8, 7),
+    "u4": (0, 15),
+    "s16": (-32768, 32767),
+}
+# What dynamic ranges use unless they are told: of s16, what linear layers can take apart.
+DYNAMIC_RANGES = {**RANGES, "s16": (-32639, 32639)}
+WHOLE = {"s8": np.int8, "u8": np.uint8, "s16": np.int16}
 PACKED = ("s4", "u4")
 
 
@@ -77,7 +86,7 @@ def quantize(x, scale, zero_point=0, dtype="s8", q_min=None, q_max=None, profile
     q_min = low if q_min is None else q_min
     q_max = high if q_max is None else q_max
     q = levels(x, scale, zero_point, q_min, q_max, profile)
-    return pack4(q) if dtype in PACKED else q.astype(np.int8 if dtype == "s8" else np.uint8)
+    return pack4(q) if dtype in PACKED else q.astype(WHOLE[dtype])
 
 
 def dequantize(q, scale, zero_point=0, dtype="f32"):

@@ -66,6 +66,22 @@ def test_zero_points_of_unsigned_tensors():
         assert octavo.quantize(torch.ones(3), 1, torch.tensor(2, dtype=dtype)).tolist() == [3] * 3
 
 
+def test_sixteen_bits_come_and_go_as_int16():
+    want = np.int16([[1, -2, 30000]] * 2)
+    x = want.astype(np.float32)
+    for make in (np.asarray, torch.from_numpy, OnlyDLPack):
+        q = octavo.quantize(make(x), 1, dtype="s16")
+        assert_bits(np.asarray(q), want)
+        assert_bits(np.asarray(octavo.dequantize(make(want), 1)), x)
+    assert octavo.quantize(torch.from_numpy(x), 1, dtype="int16").dtype == torch.int16
+    q, scale, _ = octavo.quantize_dynamic(torch.from_numpy(x), dtype="s16")
+    assert (q.dtype, q[:, 2].tolist()) == (torch.int16, [32639] * 2)
+    assert_bits(scale.numpy(), np.float32([30000, 30000]) / np.float32(32639))
+    half = x.astype(np.float16)
+    assert octavo.quantize(half, 1, dtype="s16", out=half.view(np.int16)).dtype == np.int16
+    assert_bits(half.view(np.int16), want)
+
+
 def test_dlpack_alone_is_enough():
     x, w = OnlyDLPack(X), OnlyDLPack(W)
     for got, want in zip(all_functions(x, w, np.empty), all_functions(X, W, np.empty), strict=True):

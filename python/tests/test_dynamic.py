@@ -8,7 +8,7 @@ import torch
 from arrays import DTYPES, LAYOUTS, PROFILES, SEEDS, SHAPES, lay_out, values
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import RANGES, assert_bits, spread
+from oracles import DYNAMIC_RANGES, RANGES, assert_bits, spread
 
 
 @st.composite
@@ -27,7 +27,7 @@ def scopes(draw):
 
 
 MODES = st.sampled_from(
-    [("symmetric", "s8"), ("symmetric", "s4"), *(("asymmetric", i) for i in RANGES)]
+    [*(("symmetric", i) for i in ("s8", "s4", "s16")), *(("asymmetric", i) for i in RANGES)]
 )
 
 
@@ -41,7 +41,7 @@ def test_dynamic(chosen, mode_and_type, dtype, profile, layout, seed, narrow):
     shape, scope, where = chosen
     mode, integer = mode_and_type
     x = values(np.random.default_rng(seed), shape, dtype)
-    q_min, q_max = RANGES[integer]
+    q_min, q_max = DYNAMIC_RANGES[integer]
     limits = {}
     if narrow:
         q_min, q_max = q_min + 1, q_max - 2

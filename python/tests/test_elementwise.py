@@ -56,11 +56,11 @@ def test_quantize(case, profile, integer, narrow):
     assert_bits(q, oracles.quantize(x, s, z, integer, profile=profile, **limits))
 
 
-@given(cases(), st.sampled_from(["s8", "u8"]), DTYPES)
+@given(cases(), st.sampled_from(["s8", "u8", "s16"]), DTYPES)
 def test_dequantize(case, integer, dtype):
     shape, _, scale, zp, where, rng, layout = case
     q = rng.integers(RANGES[integer][0], RANGES[integer][1] + 1, shape)
-    q = np.asarray(q).astype(np.int8 if integer == "s8" else np.uint8)
+    q = np.asarray(q).astype(oracles.WHOLE[integer])
     x = octavo.dequantize(lay_out(q, layout), scale, zp, dtype=dtype, **where)
     s, z = spread_both(scale, zp, shape, where)
     assert_bits(x, oracles.dequantize(q, s, z, dtype))

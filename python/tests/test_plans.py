@@ -38,7 +38,7 @@ def elementwise():
                 lambda n, f=function, o=others, g=g: f(ROWS[:n], **groups(n, g, **o), stream=ONE)
                 for g in (2, 4)
             )
-    for dtype in ("s8", "u8", "s4", "u4"):
+    for dtype in ("s8", "u8", "s4", "u4", "s16"):
         yield lambda n, d=dtype: octavo.quantize(ROWS[:n], 0.3, dtype=d, stream=ONE)
     for t in (np.float64, np.float16):
         yield lambda n, t=t: octavo.quantize(ROWS[:n].astype(t), 0.3, stream=ONE)
@@ -61,7 +61,7 @@ SCOPES = [{"scope": "token"}, {"scope": "tensor"}, {"scope": "channel", "axis": 
 def dynamic():
     for mode in ("symmetric", "asymmetric"):
         for scope in SCOPES:
-            for others in [{**r, **p} for r in RANGES for p in PROFILES] + [{"dtype": "s4"}]:
+            for others in [{**r, **p} for r in RANGES for p in PROFILES] + [{"dtype": "s4"}, {"dtype": "s16"}]:
                 yield lambda n, m=mode, s=scope, o=others: octavo.quantize_dynamic(
                     ROWS[:n], mode=m, **s, **o, stream=ONE
                 )[0]

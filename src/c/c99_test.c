@@ -167,6 +167,35 @@ static void test_dynamic_range(void) {
   octavo_plan_destroy(plan);
 }
 
+static void test_sixteen_bits(void) {
+  octavo_dynamic_range_desc d = {0};
+  octavo_dynamic_range_args a = {0};
+  octavo_plan* plan = NULL;
+  float x[count] = {32639, -16319.5F, 1, 2, 65278, -2, 4, 6};
+  int16_t q[count] = {0};
+  float found[rows] = {0};
+  const int64_t slices = rows;
+  octavo_tensor in = octavo_tensor_of(x, OCTAVO_F32, 2, shape);
+  octavo_tensor out = octavo_tensor_of(q, OCTAVO_S16, 2, shape);
+  octavo_tensor s = octavo_tensor_of(found, OCTAVO_F32, 1, &slices);
+  CHECK(strcmp(octavo_dtype_name(OCTAVO_S16), "s16") == 0);
+  CHECK(octavo_bytes_for(OCTAVO_S16, 3) == 6);
+  d.struct_size = sizeof d;
+  d.scope = OCTAVO_PER_TOKEN;
+  d.rank = 2;
+  d.shape = shape;
+  d.output = OCTAVO_S16;
+  CHECK(octavo_dynamic_range_select(cpu, &d, NULL, &plan) == OCTAVO_OK);
+  a.struct_size = sizeof a;
+  a.input = &in;
+  a.output = &out;
+  a.scales = &s;
+  CHECK(octavo_dynamic_range_run(plan, cpu, NULL, 0, &a) == OCTAVO_OK);
+  CHECK(found[0] == 1 && found[1] == 2);
+  CHECK(q[0] == 32639 && q[1] == -16320 && q[4] == 32639 && q[7] == 3);
+  octavo_plan_destroy(plan);
+}
+
 /* ---- linear layers
  * ------------------------------------------------------------------------------*/
 
@@ -362,7 +391,8 @@ static void test_errors(void) {
   CHECK(plan == NULL);
   CHECK(octavo_last_error()->code == OCTAVO_UNSUPPORTED);
   CHECK(strcmp(octavo_last_error()->argument, "output") == 0);
-  CHECK(strcmp(octavo_last_error()->message, "output: expected s8, u8, s4 or u4, got f32") == 0);
+  CHECK(strcmp(octavo_last_error()->message, "output: expected s8, u8, s4, u4 or s16, got f32") ==
+        0);
   CHECK(octavo_elementwise_run(NULL, NULL, NULL, 0, NULL) == OCTAVO_INVALID_PROBLEM);
   CHECK(octavo_version() == OCTAVO_VERSION);
   CHECK(octavo_available_targets(targets, 16, &available) == OCTAVO_OK);
@@ -377,6 +407,7 @@ int main(void) {
     for (layout = OCTAVO_PER_TENSOR; layout <= OCTAVO_PER_GROUP; ++layout)
       test_elementwise(op, layout);
   test_dynamic_range();
+  test_sixteen_bits();
   test_linear();
   test_packed_weight();
   test_observer(OCTAVO_OBSERVE_MIN_MAX);

@@ -96,8 +96,8 @@ TEST(CRefuses, NumbersThatNameNothing) {
   };
   for (const Field& f : {Field{"op", &octavo_elementwise_desc::op, OCTAVO_FAKE_QUANTIZE_BACKWARD},
                          Field{"layout", &octavo_elementwise_desc::layout, OCTAVO_PER_GROUP},
-                         Field{"input", &octavo_elementwise_desc::input, OCTAVO_S32},
-                         Field{"output", &octavo_elementwise_desc::output, OCTAVO_S32},
+                         Field{"input", &octavo_elementwise_desc::input, OCTAVO_S16},
+                         Field{"output", &octavo_elementwise_desc::output, OCTAVO_S16},
                          Field{"profile", &octavo_elementwise_desc::profile, OCTAVO_ONNX}})
     for (const std::int32_t wrong :
          {f.last + 1, -1, 99, 256, 260, std::numeric_limits<std::int32_t>::min()}) {

@@ -24,11 +24,14 @@ inline Error unsupported(const char* argument, const std::string& text) {
   return {ErrorCode::unsupported, argument, fmt::format("{}: {}", argument, text)};
 }
 
-/// A type that is in a family's list (numerics/types.hpp).
+/// A type that is in a family's list (numerics/types.hpp). If that is the list of a case only,
+/// `when` says which (" in mode symmetric"), and `advice` what else there is.
 template <class List>
-Status check_type(const char* argument, DType type) {
+Status check_type(const char* argument, DType type, const char* when = "",
+                  const char* advice = "") {
   if (List::has(type)) return {};
-  return unsupported(argument, fmt::format("expected {}, got {}", List::words(), name(type)));
+  return unsupported(
+      argument, fmt::format("expected {}{}, got {}{}", List::words(), when, name(type), advice));
 }
 
 /// The product of the sizes; an error for a rank above 8, a negative size or a product (in bytes of

@@ -37,6 +37,7 @@ TEST(DType, TableIsPinned) {
       {DType::s4, 6, "s4", 4, false, true, true, {-8, 7}, DType::f32},
       {DType::u4, 7, "u4", 4, false, true, true, {0, 15}, DType::f32},
       {DType::s32, 8, "s32", 32, false, false, false, {INT32_MIN, INT32_MAX}, DType::f32},
+      {DType::s16, 9, "s16", 16, false, true, false, {-32768, 32767}, DType::f32},
   };
   EXPECT_EQ(std::size(rows), std::size_t{dtype_count});
   for (const auto& row : rows) {
@@ -104,6 +105,7 @@ TEST(DType, TraitsOfElements) {
   expect_trait<std::uint8_t>(DType::u8);
   expect_trait<s4x2>(DType::s4);
   expect_trait<u4x2>(DType::u4);
+  expect_trait<std::int16_t>(DType::s16);
   expect_trait<std::int32_t>(DType::s32);
   static_assert(!Element<long double> && !Element<bool> && !Element<std::int64_t>);
 }

@@ -15,9 +15,16 @@
 #include <cstdint>
 #include <limits>
 
+#include "numerics/linear.hpp"
 #include "octavo/dtype.hpp"
 
 namespace octavo::numerics {
+
+/// The integers that a range is mapped to where nobody says: all that the type holds, and of s16
+/// those that linear layers can take apart (linear.hpp).
+constexpr IntRange default_range(DType integer) {
+  return integer == DType::s16 ? range_16 : storage_range(integer);
+}
 
 /// The extremes of the finite values seen so far, and 0. Symmetric: `low` is unused and `high` is
 /// the largest magnitude.

@@ -100,7 +100,12 @@ struct TypeList {
 
 using FloatTypes = TypeList<DType::f32, DType::f64, DType::f16, DType::bf16>;
 using ByteTypes = TypeList<DType::s8, DType::u8>;
-using IntegerTypes = TypeList<DType::s8, DType::u8, DType::s4, DType::u4>;
+// Of quantize, dequantize and dynamic ranges; and those of them that mode symmetric is for.
+using IntegerTypes = TypeList<DType::s8, DType::u8, DType::s4, DType::u4, DType::s16>;
+using SymmetricTypes = TypeList<DType::s8, DType::s4, DType::s16>;
+// Of observers, likewise.
+using CalibratedTypes = TypeList<DType::s8, DType::u8, DType::s4, DType::u4>;
+using SymmetricCalibratedTypes = TypeList<DType::s8, DType::s4>;
 
 /// fn<type>() for a type of the list; a default result, which for a search is none, for any other.
 template <DType... types, class F>

@@ -118,7 +118,7 @@ Result<TensorRef> SafetensorsFile::view(const StoredTensor& tensor) const {
   const std::optional<DType> type = dtype_of_stored(tensor.type);
   if (!type)
     return bad_tensor(path(), tensor.name,
-                      fmt::format("expected F32, F64, F16, BF16, I8, U8 or I32, got {}",
+                      fmt::format("expected F32, F64, F16, BF16, I8, U8, I16 or I32, got {}",
                                   octavo::name(tensor.type)));
   if (tensor.shape.size() > max_rank)
     return bad_tensor(

@@ -49,6 +49,8 @@ std::optional<DType> dtype_of_stored(StoredType type) noexcept {
       return DType::s8;
     case StoredType::U8:
       return DType::u8;
+    case StoredType::I16:
+      return DType::s16;
     case StoredType::I32:
       return DType::s32;
     default:
@@ -66,6 +68,8 @@ StoredType stored_type(DType type) noexcept {
       return StoredType::BF16;
     case DType::s8:
       return StoredType::I8;
+    case DType::s16:
+      return StoredType::I16;
     case DType::s32:
       return StoredType::I32;
     case DType::f32:

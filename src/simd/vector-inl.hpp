@@ -184,7 +184,7 @@ HWY_INLINE void Store4(D /*d*/, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Ve
   StoreOne(d16, hn::Combine(d16, narrow(e), narrow(c)), out + hn::Lanes(d16), stream);
 }
 
-// ---- Integers to 8 bits, in [lo, hi].
+// ---- Integers to 8 or 16 bits, in [lo, hi].
 
 // Two vectors of int16, as ReorderDemote2To makes them of four of int32.
 #if HWY_TARGET != HWY_SVE
@@ -214,9 +214,30 @@ HWY_INLINE void StoreShorts(V ab, V ce, std::int32_t lo, std::int32_t hi, T* p, 
     v = hn::Min(hn::Max(v, hn::Set(d8, static_cast<T>(lo))), hn::Set(d8, static_cast<T>(hi)));
   StoreOne(d8, v, p, stream);
 }
+template <class V>
+HWY_INLINE void StoreShorts(V ab, V ce, std::int32_t lo, std::int32_t hi, std::int16_t* p,
+                            bool stream) {
+  const hn::ScalableTag<std::int16_t> d16;
+  using Limits = std::numeric_limits<std::int16_t>;
+  const bool narrow = lo != Limits::min() || hi != Limits::max();
+  const auto store = [&](V v, std::int16_t* to) HWY_ATTR {
+  // (As with bytes, and here of 64 bits.)
+#if HWY_TARGET == HWY_AVX3
+    v = V{_mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), v.raw)};
+#elif HWY_TARGET == HWY_AVX2
+    v = V{_mm256_permute4x64_epi64(v.raw, _MM_SHUFFLE(3, 1, 2, 0))};
+#endif
+    if (narrow)
+      v = hn::Min(hn::Max(v, hn::Set(d16, static_cast<std::int16_t>(lo))),
+                  hn::Set(d16, static_cast<std::int16_t>(hi)));
+    StoreOne(d16, v, to, stream);
+  };
+  store(ab, p);
+  store(ce, p + hn::Lanes(d16));
+}
 #endif
 
-// Four vectors of int32, |v| < 2^15.
+// Four vectors of int32; to 8 bits, |v| < 2^15.
 template <class T, class DI>
 HWY_INLINE void StoreInts4(DI di, hn::Vec<DI> a, hn::Vec<DI> b, hn::Vec<DI> c, hn::Vec<DI> e,
                            std::int32_t lo, std::int32_t hi, T* p, bool stream) {
@@ -230,11 +251,11 @@ HWY_INLINE void StoreInts4(DI di, hn::Vec<DI> a, hn::Vec<DI> b, hn::Vec<DI> c, h
 #endif
   // Half-filled vectors (f64) and SVE, whose pairwise packs interleave: vector by vector.
   (void)stream;
-  const hn::Rebind<T, DI> d8;
+  const hn::Rebind<T, DI> narrow;
   const size_t n = hn::Lanes(di);
   const auto store = [&](hn::Vec<DI> v, T* to) HWY_ATTR {
     v = hn::Min(hn::Max(v, hn::Set(di, lo)), hn::Set(di, hi));
-    hn::StoreU(hn::DemoteTo(d8, v), d8, to);
+    hn::StoreU(hn::DemoteTo(narrow, v), narrow, to);
   };
   store(a, p);
   store(b, p + n);

@@ -35,7 +35,9 @@ class Elements {
   [[nodiscard]] std::int64_t get(const void* data, std::int64_t i) const {
     if (!is_packed(type_)) {
       const std::uint64_t bits = load_bits(data, octavo::bits(type_) / 8, i);
-      return type_ == DType::s8 ? static_cast<std::int8_t>(bits) : static_cast<std::int64_t>(bits);
+      if (type_ == DType::s8) return static_cast<std::int8_t>(bits);
+      if (type_ == DType::s16) return static_cast<std::int16_t>(bits);
+      return static_cast<std::int64_t>(bits);
     }
     const auto byte = static_cast<int>(static_cast<const std::byte*>(data)[byte_of(i)]);
     const int nibble = (byte >> shift_of(i)) & 15;

@@ -66,7 +66,9 @@ std::string check_fast_oracle(const Setting& setting) {
   for (std::size_t i = 0; i < count; ++i) {
     const auto x = std::bit_cast<float>(inputs[i]);
     const float dy = gradients.given[i];
-    if (answers.quantize[i] == static_cast<std::uint8_t>(oracle.quantize(x)) &&
+    const int bytes = setting.wide ? 2 : 1;
+    const auto q = static_cast<std::uint64_t>(oracle.quantize(x)) & ((1U << 8 * bytes) - 1);
+    if (testing::load_bits(answers.quantize.data(), bytes, static_cast<std::int64_t>(i)) == q &&
         answers.fake_quantize[i] == bits_of(oracle.fake_quantize(x)) &&
         answers.quantize_backward[i] == bits_of(oracle.quantize_backward(x, dy)) &&
         answers.fake_quantize_backward[i] == bits_of(oracle.fake_quantize_backward(x, dy)))

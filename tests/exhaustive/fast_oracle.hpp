@@ -21,7 +21,8 @@ struct Pair {
 struct Setting {
   Pair pair;
   Profile profile;
-  IntRange range;  // within +-2^20
+  IntRange range;     // within +-2^20
+  bool wide = false;  // 16 bits instead of 8
 };
 
 /// Gradients: as given, NaN made canonical, and divided by the scale as the profile says.
@@ -35,11 +36,11 @@ struct Gradients {
 /// The results of all operations on a block, as bits.
 struct Answers {
   explicit Answers(std::size_t block)
-      : quantize(block),
+      : quantize(2 * block),
         fake_quantize(block),
         quantize_backward(block),
         fake_quantize_backward(block) {}
-  std::vector<std::uint8_t> quantize;
+  std::vector<std::uint8_t> quantize;  // bytes; pairs of them where wide
   std::vector<std::uint32_t> fake_quantize;
   std::vector<std::uint32_t> quantize_backward;
   std::vector<std::uint32_t> fake_quantize_backward;

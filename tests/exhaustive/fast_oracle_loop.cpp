@@ -11,6 +11,7 @@ constexpr std::size_t lanes = 16;
 using Floats = float __attribute__((vector_size(4 * lanes)));
 using Ints = std::int32_t __attribute__((vector_size(4 * lanes)));
 using Chars = std::uint8_t __attribute__((vector_size(lanes)));
+using Shorts = std::int16_t __attribute__((vector_size(2 * lanes)));
 
 // Bits are handled as signed integers.
 template <bool divide>
@@ -45,8 +46,13 @@ void answer_loop(const Setting& setting, const AnswerArrays& a) {
     __builtin_memcpy(&divided, a.divided + i, sizeof divided);
     gradient &= keep;
     divided &= keep;
-    const Chars narrow = __builtin_convertvector(q, Chars);
-    __builtin_memcpy(a.quantize + i, &narrow, sizeof narrow);
+    if (setting.wide) {
+      const Shorts narrow = __builtin_convertvector(q, Shorts);
+      __builtin_memcpy(a.quantize + 2 * i, &narrow, sizeof narrow);
+    } else {
+      const Chars narrow = __builtin_convertvector(q, Chars);
+      __builtin_memcpy(a.quantize + i, &narrow, sizeof narrow);
+    }
     __builtin_memcpy(a.fake_quantize + i, &fake, sizeof fake);
     __builtin_memcpy(a.quantize_backward + i, &divided, sizeof divided);
     __builtin_memcpy(a.fake_quantize_backward + i, &gradient, sizeof gradient);

@@ -24,7 +24,7 @@ constexpr std::uint64_t give_up = 100'000;  // mismatches in a unit: the rest te
 
 constexpr std::array<Op, 4> operations{Op::quantize, Op::fake_quantize, Op::quantize_backward,
                                        Op::fake_quantize_backward};
-constexpr std::array<DType, 2> integers{DType::s8, DType::u8};
+constexpr std::array<DType, 3> integers{DType::s8, DType::u8, DType::s16};
 
 /// Easy ones first (they run on scalar too), then powers of two, the ends of what is allowed, the
 /// ends of where a reciprocal is safe, and zero points at and beyond the ends of the range.
@@ -116,8 +116,9 @@ std::shared_ptr<const Sweep> make_sweep(std::size_t pairs) {
       for (const Target target : own_targets())
         for (const Op op : operations)
           sweep->subjects.push_back(subject_of(target, op, integer, profile));
-      for (std::size_t pair = 0; pair < pairs; ++pair) {
-        Sweep::Case c{{pair_at(pair), profile, storage_range(integer)}, {}, {}};
+      for (std::size_t pair = 0; pair < pairs; pair += bits(integer) == 16 ? 2 : 1) {
+        Sweep::Case c{
+            {pair_at(pair), profile, storage_range(integer), bits(integer) == 16}, {}, {}};
         const std::string wrong = check_fast_oracle(c.setting);
         if (!wrong.empty()) fail(wrong);
         c.divided = divided(sweep->gradients, c.setting);
@@ -131,10 +132,10 @@ std::shared_ptr<const Sweep> make_sweep(std::size_t pairs) {
 }
 
 /// What one subject must answer, and how wide its elements are.
-std::pair<const void*, std::size_t> answer_to(Op op, const Answers& answers) {
+std::pair<const void*, std::size_t> answer_to(Op op, bool wide, const Answers& answers) {
   switch (op) {
     case Op::quantize:
-      return {answers.quantize.data(), 1};
+      return {answers.quantize.data(), wide ? 2 : 1};
     case Op::fake_quantize:
       return {answers.fake_quantize.data(), 4};
     case Op::quantize_backward:
@@ -152,7 +153,7 @@ struct Bench {
 };
 
 void compare(const Subject& subject, const Setting& setting, const Bench& bench, Outcome& outcome) {
-  const auto [want, width] = answer_to(subject.op, bench.answers);
+  const auto [want, width] = answer_to(subject.op, setting.wide, bench.answers);
   if (std::memcmp(want, bench.output.data(), block * width) == 0) return;
   const auto bytes = static_cast<int>(width);
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(block); ++i) {
@@ -213,7 +214,7 @@ std::vector<Unit> sweep_units(int pairs) {
   for (std::uint64_t first = 0; first < std::uint64_t{1} << 32; first += 1U << unit_bits) {
     std::ostringstream text;
     text << "floats/" << pairs << "-pairs/0x" << std::hex << (first >> unit_bits);
-    units.push_back({text.str(), 0.3 * pairs + 1.9, [sweep, first] {
+    units.push_back({text.str(), 0.38 * pairs + 2.3, [sweep, first] {
                        return sweep_unit(*sweep, static_cast<std::uint32_t>(first));
                      }});
   }

@@ -60,7 +60,7 @@ enum {
   OCTAVO_S4 = 6, /* two per byte, the even index in the low nibble; each row starts on a byte */
   OCTAVO_U4 = 7,
   OCTAVO_S32 = 8, /* zero points and raw sums */
-  OCTAVO_S16 = 9
+  OCTAVO_S16 = 9  /* of quantize, dequantize and dynamic ranges */
 };
 
 OCTAVO_API const char* octavo_dtype_name(octavo_dtype dtype);
@@ -231,8 +231,8 @@ enum {
 /* How a range becomes a scale. */
 typedef int32_t octavo_range_mode;
 enum {
-  OCTAVO_SYMMETRIC = 0, /* to s8 and s4: zero point 0 */
-  OCTAVO_ASYMMETRIC = 1 /* to s8, u8, s4 and u4 */
+  OCTAVO_SYMMETRIC = 0, /* to s8, s4 and s16: zero point 0 */
+  OCTAVO_ASYMMETRIC = 1 /* to s8, u8, s4, u4 and s16 */
 };
 
 #ifdef __cplusplus

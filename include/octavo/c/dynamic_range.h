@@ -18,8 +18,8 @@ typedef struct octavo_dynamic_range_desc {
   const int64_t* shape;  /* of the whole tensor, `rank` sizes; read during `select` only */
   int64_t group_size;    /* of OCTAVO_PER_GROUP; divides the last size */
   octavo_dtype input;    /* f32, f64, f16, bf16 */
-  octavo_dtype output;   /* symmetric: s8, s4; asymmetric: u8 and u4, too */
-  octavo_optional q_min; /* default: the output type's own range */
+  octavo_dtype output;   /* symmetric: s8, s4, s16; asymmetric: u8 and u4, too */
+  octavo_optional q_min; /* default: the output type's own range; s16: -32639, 32639 */
   octavo_optional q_max;
   octavo_profile profile;
 } octavo_dynamic_range_desc;

@@ -20,7 +20,7 @@ typedef struct octavo_elementwise_desc {
   int32_t axis;               /* of OCTAVO_PER_CHANNEL; negative: counted from the last */
   const int64_t* shape;       /* of the whole tensor, `rank` sizes; read during `select` only */
   int64_t group_size;         /* of OCTAVO_PER_GROUP; divides the last size */
-  octavo_dtype input;         /* quantize: f32, f64, f16, bf16; dequantize: s8, u8, s4, u4 */
+  octavo_dtype input;         /* quantize: f32, f64, f16, bf16; dequantize: s8, u8, s4, u4, s16 */
   octavo_dtype output;        /* the other way round; fake-quantize: as `input`, a float type */
   octavo_optional q_min;      /* default: the integer type's own range; fake-quantize: -128, 127 */
   octavo_optional q_max;      /* (dequantize has none) */

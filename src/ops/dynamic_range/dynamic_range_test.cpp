@@ -103,7 +103,9 @@ TEST_P(DynamicRange, Ranges) {
   for (const Bounds& b :
        {Bounds{DType::s8, -127, 127}, Bounds{DType::s8, -128, 1}, Bounds{DType::s8, -3, 7},
         Bounds{DType::s8, 0, 127}, Bounds{DType::u8, 0, 127}, Bounds{DType::u8, 1, 2},
-        Bounds{DType::s4, -7, 7}, Bounds{DType::u4, 3, 14}})
+        Bounds{DType::s4, -7, 7}, Bounds{DType::u4, 3, 14}, Bounds{DType::s16, -32768, 32767},
+        Bounds{DType::s16, -500, 499}, Bounds{DType::s16, 0, 1000}, Bounds{DType::s16, -1000, 1001},
+        Bounds{DType::s16, 20000, 32767}, Bounds{DType::s16, -32768, 3}})
     for (const DType element : all_floats)
       for (const Profile profile : all_profiles) {
         if (!is_offered(mode(), b.integer)) continue;
@@ -113,6 +115,33 @@ TEST_P(DynamicRange, Ranges) {
         p.q_max = b.max;
         ASSERT_TRUE(check(make_dynamic(p, mode(), 7)));
       }
+}
+
+// Quotients that only a division gets right, and scales of which they are made: max |x| / 32639.
+TEST_P(DynamicRange, HardQuotients) {
+  if (mode() == RangeMode::asymmetric) GTEST_SKIP() << "the scale is another";
+  struct Hard {
+    float x, most;
+  };
+  constexpr std::array<Hard, 5> hard{{{0x1.064fc8p14F, 0x1.885b02p15F},
+                                      {0x1.0df32ap15F, 0x1.9f2fe8p15F},
+                                      {0x1.11b216p15F, 0x1.61fdd4p15F},
+                                      {0x1.18d4ep13F, 0x1.da3036p15F},
+                                      {0x1.173f7p15F, 0x1.f1fc22p15F}}};
+  for (const Layout layout : all_layouts)
+    for (const auto& [x, most] : hard) {
+      const Kind kind{Op::quantize, layout, DType::f32, DType::s16, Profile::onnx};
+      const Shape shape = layout == Layout::per_tensor ? Shape{400} : Shape{4, 100};
+      DynamicCall c = make_dynamic(problem_of(kind, shape, 1, 50), mode(), 1);
+      for (std::int64_t i = 0; i < 400; ++i) {
+        const bool is_most = layout == Layout::per_channel ? i < 100 : i % 50 == 0;
+        store_bits(c.input.data(), 4, i,
+                   std::bit_cast<std::uint32_t>(is_most      ? most
+                                                : i % 2 == 0 ? x
+                                                             : -x));
+      }
+      ASSERT_TRUE(check(c));
+    }
 }
 
 // Enough for every thread; rows too long for the caches; more lanes than threads keep apart.
@@ -178,6 +207,30 @@ TEST_P(DynamicRange, Strides) {
             ASSERT_TRUE(check(c, &input));
           }
         }
+}
+
+// Floats of 16 bits make room for integers of 16 bits.
+TEST_P(DynamicRange, InPlace) {
+  for (const Layout layout : all_layouts)
+    for (const DType element : {DType::f16, DType::bf16}) {
+      const Kind kind{Op::quantize, layout, element, DType::s16, Profile::torch};
+      const Shape shape = layout == Layout::per_tensor ? Shape{9000} : Shape{30, 300};
+      const DynamicCall c = make_dynamic(problem_of(kind, shape, 1, 25), mode(), 5);
+      for (const Stream& stream : streams()) {
+        const auto plan = DynamicRangeQuantizePlan::select(stream, descriptor_of(c));
+        ASSERT_TRUE(plan);
+        const WorkspaceBuffer workspace(plan->workspace_size());
+        Bytes memory = c.input;
+        std::vector<float> scales(static_cast<std::size_t>(plan->slices()));
+        std::vector<std::int32_t> zero_points(scales.size());
+        ASSERT_TRUE(plan->run(stream, workspace,
+                              {.input = {memory.data(), element, shape},
+                               .output = {memory.data(), DType::s16, shape},
+                               .scales = scales,
+                               .zero_points = zero_points}));
+        ASSERT_TRUE(memory == expected(c).output);
+      }
+    }
 }
 
 // Row m of a batch equals the same row alone.
@@ -317,60 +370,6 @@ TEST(DynamicRangeCallers, ManyAtOnce) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(wrong, std::vector<int>(6));
   }
-}
-
-// ---- what a caller sees ------------------------------------------------------------------------
-
-TEST(DynamicRangeValues, Symmetric) {
-  const Stream stream = Stream::cpu({.threads = 1});
-  const std::vector<float> x{-1, 0.5F, 127, 2, INFINITY, -INFINITY, NAN, 0, 0};
-  std::vector<std::int8_t> q(9);
-  std::vector<float> scales(3);
-  const auto plan = DynamicRangeQuantizePlan::select<float, std::int8_t>(stream, {.shape = {3, 3}});
-  ASSERT_TRUE(plan);
-  EXPECT_EQ(plan->workspace_size(), 0U);
-  EXPECT_EQ(plan->slices(), 3);
-  ASSERT_TRUE(
-      plan->run(stream, {}, {.input = {x, {3, 3}}, .output = {q, {3, 3}}, .scales = scales}));
-  EXPECT_EQ(scales, (std::vector<float>{1, 2.0F / 127, 1}));
-  EXPECT_EQ(q, (std::vector<std::int8_t>{-1, 0, 127, 127, 127, -128, 0, 0, 0}));
-}
-
-// Rows that are few and long are shared by threads, which need ranges of their own.
-TEST(DynamicRangeValues, Workspace) {
-  const auto needed = [](int threads, const DynamicRangeQuantizeDescriptor& d) {
-    return DynamicRangeQuantizePlan::select(Stream::cpu({.threads = threads}), d)->workspace_size();
-  };
-  constexpr std::int64_t length = (1 << 18) + 1;
-  EXPECT_EQ(needed(4, {.shape = {2, length}}), 8 * sizeof(float));
-  EXPECT_EQ(needed(1, {.shape = {2, length}}), 0U);
-  EXPECT_EQ(needed(4, {.shape = {32, length}}), 0U);
-  EXPECT_EQ(needed(4, {.shape = {2, length - 1}}), 0U);
-  EXPECT_EQ(needed(4, {.shape = {0, length}}), 0U);
-  EXPECT_EQ(needed(4, {.shape = {2, 2 * length}, .scope = Layout::per_group, .group_size = length}),
-            16 * sizeof(float));
-  EXPECT_EQ(needed(4, {.shape = {9}, .mode = RangeMode::asymmetric, .scope = Layout::per_tensor}),
-            8 * sizeof(float));
-}
-
-TEST(DynamicRangeValues, AsymmetricIsOnnxDynamicQuantizeLinear) {
-  const Stream stream = Stream::cpu({.threads = 1});
-  const std::vector<float> x{0, 2, -3, -2.5F, 1.34F, 0.5F};
-  std::vector<std::uint8_t> q(6);
-  std::vector<float> scale(1);
-  std::vector<std::int32_t> zero_point(1);
-  const auto plan =
-      DynamicRangeQuantizePlan::select<float, std::uint8_t>(stream, {.shape = {6},
-                                                                     .mode = RangeMode::asymmetric,
-                                                                     .scope = Layout::per_tensor,
-                                                                     .profile = Profile::onnx});
-  ASSERT_TRUE(plan);
-  const WorkspaceBuffer workspace(plan->workspace_size());
-  ASSERT_TRUE(plan->run(stream, workspace,
-                        {.input = x, .output = q, .scales = scale, .zero_points = zero_point}));
-  EXPECT_EQ(q, (std::vector<std::uint8_t>{153, 255, 0, 26, 221, 179}));
-  EXPECT_EQ(scale[0], 5.0F / 255);
-  EXPECT_EQ(zero_point[0], 153);
 }
 
 }  // namespace

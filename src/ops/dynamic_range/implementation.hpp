@@ -19,8 +19,18 @@ struct DynamicRangeProblem : SlicedProblem {
   [[nodiscard]] bool symmetric() const { return mode == RangeMode::symmetric; }
 };
 
-/// Whether a mode goes with a type and a range.
-Status check_mode(RangeMode mode, DType output, IntRange range);
+/// Whether a mode is one, and goes with a range.
+Status check_mode_range(RangeMode mode, IntRange range);
+/// And with a type: `Symmetric` lists those that a family admits in mode symmetric.
+template <class Symmetric>
+Status check_mode(RangeMode mode, DType output, IntRange range) {
+  if (mode == RangeMode::symmetric)
+    if (Status s =
+            check_type<Symmetric>("output", output, " in mode symmetric", "; use mode asymmetric");
+        !s)
+      return s;
+  return check_mode_range(mode, range);
+}
 
 /// A problem and the way it is done. Immutable once a plan holds it; runs may be many at once.
 class DynamicRangeImpl {

@@ -1,6 +1,9 @@
 // The plan of dynamic-range quantize: select, check, run. Neutral: it reads no tensor.
 #include "ops/dynamic_range/implementation.hpp"
 
+#include "numerics/dynamic_range.hpp"
+#include "numerics/types.hpp"
+
 namespace octavo {
 namespace {
 
@@ -13,8 +16,9 @@ Result<detail::ElementwiseProblem> to_problem(const DynamicRangeQuantizeDescript
   p.layout = d.scope;
   p.element = d.input;
   p.integer = d.output;
-  p.q_min = d.q_min;
-  p.q_max = d.q_max;
+  const IntRange range = numerics::default_range(d.output);
+  p.q_min = d.q_min.value_or(range.min);
+  p.q_max = d.q_max.value_or(range.max);
   p.profile = d.profile;
   p.axis = d.axis;
   p.group_size = d.group_size;
@@ -131,13 +135,9 @@ std::string_view name(RangeMode mode) noexcept {
 
 namespace detail {
 
-Status check_mode(RangeMode mode, DType output, IntRange range) {
+Status check_mode_range(RangeMode mode, IntRange range) {
   switch (mode) {
     case RangeMode::symmetric:
-      if (output != DType::s8 && output != DType::s4)
-        return unsupported("output", fmt::format("expected s8 or s4 in mode symmetric, got {}; use "
-                                                 "mode asymmetric",
-                                                 name(output)));
       if (range.max <= 0)
         return invalid("q_max",
                        fmt::format("expected more than 0 in mode symmetric, got {}", range.max));
@@ -163,7 +163,9 @@ Result<DynamicRangeQuantizePlan> DynamicRangeQuantizePlan::select(
   if (!checked) return checked.error();
   const auto allowed = detail::allowed_places(stream, preference);
   if (!allowed) return allowed.error();
-  if (Status s = detail::check_mode(descriptor.mode, descriptor.output, checked->range); !s)
+  if (Status s = detail::check_mode<numerics::SymmetricTypes>(descriptor.mode, descriptor.output,
+                                                              checked->range);
+      !s)
     return s.error();
   const detail::DynamicRangeProblem p{*checked, descriptor.mode};
   auto chosen =

@@ -39,7 +39,8 @@ TEST(DynamicRangeRefusals, Descriptor) {
                         "got f32");
   for (const DType u : {DType::u8, DType::u4})
     expect_select_refuses(with([&](auto& d) { d.output = u; }), unsupported, "output",
-                          "mode asymmetric");
+                          "expected s8, s4 or s16 in mode symmetric, got " + std::string(name(u)) +
+                              "; use mode asymmetric");
   expect_select_refuses(with([](auto& d) { d.mode = static_cast<RangeMode>(9); }), unsupported,
                         "mode", "got 9");
   expect_select_refuses(with([](auto& d) { d.scope = static_cast<Layout>(9); }), unsupported,
@@ -71,6 +72,11 @@ TEST(DynamicRangeRefusals, Descriptor) {
                         invalid, "group_size", "got 3");
   expect_select_refuses(with([](auto& d) { d.q_min = -129; }), invalid, "q_min", "got -129");
   expect_select_refuses(with([](auto& d) { d.q_max = 128; }), invalid, "q_max", "got 128");
+  expect_select_refuses(with([](auto& d) {
+                          d.output = DType::s16;
+                          d.q_max = 32768;
+                        }),
+                        invalid, "q_max", "-32768 to 32767, got 32768");
   expect_select_refuses(with([](auto& d) {
                           d.q_min = 5;
                           d.q_max = 4;

@@ -44,7 +44,14 @@ struct DynamicResult {
 
 /// Modes and types that go together.
 [[nodiscard]] inline bool is_offered(RangeMode mode, DType integer) {
-  return mode == RangeMode::asymmetric || integer == DType::s8 || integer == DType::s4;
+  return mode == RangeMode::asymmetric || integer == DType::s8 || integer == DType::s4 ||
+         integer == DType::s16;
+}
+
+/// The range of a call, which for s16 is not all of it unless one is given.
+[[nodiscard]] inline IntRange dynamic_range_of(const Problem& p) {
+  const IntRange all = p.integer == DType::s16 ? IntRange{-32639, 32639} : range_of(p);
+  return {p.q_min.value_or(all.min), p.q_max.value_or(all.max)};
 }
 
 /// The bits of an element, by the style of its slice.
@@ -142,13 +149,16 @@ DynamicResult dynamic_result(const DynamicCall& c) {
     oracles[static_cast<std::size_t>(slice_of(p, i))].see(
         static_cast<C>(decode(p.element, static_cast<std::uint64_t>(in.get(c.input.data(), i)))));
   Operands o;
+  const IntRange range = dynamic_range_of(p);
   o.problem = p;
+  o.problem.q_min = range.min;
+  o.problem.q_max = range.max;
   o.input = c.input;
   DynamicResult result;
   for (const auto& oracle : oracles) {
-    const C scale = oracle.scale(c.mode, range_of(p));
+    const C scale = oracle.scale(c.mode, range);
     o.scales.push_back(static_cast<double>(scale));
-    o.zero_points.push_back(oracle.zero_point(c.mode, range_of(p)));
+    o.zero_points.push_back(oracle.zero_point(c.mode, range));
     const auto* bytes = reinterpret_cast<const std::byte*>(&scale);
     result.scales.insert(result.scales.end(), bytes, bytes + sizeof(C));
   }

@@ -154,6 +154,28 @@ TEST(InPlace, GivesTheSameBits) {
   });
 }
 
+// Integers of 16 bits take the place of floats of 16 bits, and the other way round.
+TEST(InPlace, GivesTheSameIntegers) {
+  for (const DType element : {DType::f16, DType::bf16})
+    for (const Op op : {Op::quantize, Op::dequantize})
+      for (const Layout layout : all_layouts)
+        for (const Shape& shape : {Shape{3, 9}, Shape{31, 7002}}) {
+          if (slow_machine() && shape[0] > 3) continue;
+          const Problem p = problem_on({op, layout, element, DType::s16, Profile::torch}, shape, 1);
+          SCOPED_TRACE(title(p));
+          const Operands o = make_operands(p, ordinary, 11);
+          for (const Target target : machine_targets) {
+            if (!own_kernels(target)) continue;
+            Bytes memory = o.input;
+            Pointers at = pointers_of(o, memory.data());
+            at.input = memory.data();
+            const Status status = run(Stream::cpu({.threads = 3, .cap = target}), p, at);
+            ASSERT_TRUE(status) << status.error().message();
+            ASSERT_TRUE(memory == expected(o));
+          }
+        }
+}
+
 // ---- shapes ------------------------------------------------------------------------------------
 
 TEST(Shapes, WithoutElementsWriteNothing) {

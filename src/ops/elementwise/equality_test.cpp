@@ -42,6 +42,10 @@ const std::vector<std::int32_t> extreme_zero_points{
     -(1 << 24) + 1, -(1 << 24),      -(1 << 24) - 1,   (1 << 23) + 1, -(1 << 23) - 1,
     INT32_MIN + 1,  INT32_MAX - 1,   1 << 30,          -(1 << 30),    (1 << 22) + 1,
     -(1 << 22) - 1, (1 << 24) - 127, -(1 << 24) + 255, (1 << 25) + 1, 65536};
+/// The most that the vectors of s16 do, and beyond it; those of 8 bits end at 2^13.
+const std::vector<std::int32_t> wide_zero_points{1 << 16, -(1 << 16), INT16_MAX,  INT16_MIN,
+                                                 40000,   1 << 13,    -(1 << 13), (1 << 13) + 1};
+const std::vector<std::int32_t> wider_zero_points{(1 << 16) + 1, -(1 << 16) - 1};
 
 /// The ends of what a compute type allows, the edges of where a reciprocal is safe, and between.
 /// A dequantize takes zero and negative scales, and subnormal ones of any size, too.
@@ -72,8 +76,14 @@ std::vector<std::optional<IntRange>> ranges_of(const Kind& kind) {
   if (!has_range(kind.op)) return {std::nullopt};
   if (has_integer(kind.op)) {
     const IntRange all = storage_range(kind.integer);
-    return {std::nullopt, IntRange{all.min + 1, all.max}, IntRange{all.min + 3, all.min + 6},
-            IntRange{all.max, all.max}};
+    std::vector<std::optional<IntRange>> ranges{std::nullopt, IntRange{all.min + 1, all.max},
+                                                IntRange{all.min + 3, all.min + 6},
+                                                IntRange{all.max, all.max}};
+    // Of s16: where the exact quotient is taken, and beyond +-2^14.
+    if (kind.integer == DType::s16)
+      ranges.insert(ranges.end(), {IntRange{-127, 127}, IntRange{-1000, 1000},
+                                   IntRange{-20000, 20001}, IntRange{-32639, 32639}});
+    return ranges;
   }
   return {IntRange{-128, 127},
           IntRange{0, 255},
@@ -105,6 +115,9 @@ std::vector<ParameterSet> parameter_sets(DType element, Op op) {
   return {{ordinary_scales, ordinary_zero_points},
           {extreme_scales(element, op), ordinary_zero_points},
           {ordinary_scales, {5}},
+          {ordinary_scales, {0}},
+          {ordinary_scales, wide_zero_points},
+          {ordinary_scales, wider_zero_points},
           {ordinary_scales, extreme_zero_points},
           {extreme_scales(element, op), extreme_zero_points}};
 }
@@ -162,15 +175,26 @@ TEST_P(Equality, HardQuotients) {
   };
   constexpr std::array<Hard, 3> hard{
       {{0x1p0F, 0x1.fffffep0F}, {0x1.5d991ep10F, 0x1.dcfffcp0F}, {0x1.6a3c7ep9F, 0x1.e9fffcp0F}}};
-  for (const auto& [x, scale] : hard) {
-    const Kind kind{op(), Layout::per_tensor, DType::f32, DType::s8, Profile::onnx};
+  // Beyond 1024 no correction is good enough: these are to be divided.
+  constexpr std::array<Hard, 5> beyond{{{0x1.18d4ep13F, 0x1.dc0ffep0F},
+                                        {0x1.064fc8p14F, 0x1.89e7fep0F},
+                                        {0x1.173f7p15F, 0x1.f3f3fep0F},
+                                        {0x1.858838p15F, 0x1.8e23fep0F},
+                                        {0x1.b737eap15F, 0x1.b773fep0F}}};
+  const auto check = [&](const Hard& h, DType integer, IntRange range) {
+    const Kind kind{op(), Layout::per_tensor, DType::f32, integer, Profile::onnx};
     Problem p = problem_of(kind, {1000});
-    if (!has_integer(op())) set_range(p, IntRange{-999, 999});
-    Operands o = make_operands(p, {{scale}, {0}}, 1);
+    if (!has_integer(op())) set_range(p, range);
+    Operands o = make_operands(p, {{h.scale}, {0}}, 1);
     for (std::int64_t i = 0; i < 1000; ++i)
-      store_bits(o.input.data(), 4, i, std::bit_cast<std::uint32_t>(i % 2 == 0 ? x : -x));
-    ASSERT_TRUE(testing::check(streams(), o));
+      store_bits(o.input.data(), 4, i, std::bit_cast<std::uint32_t>(i % 2 == 0 ? h.x : -h.x));
+    return testing::check(streams(), o);
+  };
+  for (const Hard& h : hard) {
+    ASSERT_TRUE(check(h, DType::s8, {-999, 999}));
+    ASSERT_TRUE(check(h, DType::s16, {-999, 999}));
   }
+  for (const Hard& h : beyond) ASSERT_TRUE(check(h, DType::s16, {-32768, 32767}));
 }
 
 // ---- the other granularities -------------------------------------------------------------------
@@ -243,6 +267,19 @@ void Equality::check_slice_shapes() {
 }
 
 TEST_P(Equality, SliceShapes) { check_slice_shapes(); }
+
+// Rows with a zero point of 0, others, and all of them: each may have code of its own.
+TEST_P(Equality, ZeroPointsOfRows) {
+  for (const Kind& kind : kinds_of(op(), Layout::per_token))
+    for (const std::vector<std::int32_t>& zero_points :
+         {std::vector<std::int32_t>{0}, {0, 5}, {0, INT16_MAX, INT16_MIN, 0, 0, -20000}})
+      for (const ShapeCase& c :
+           {ShapeCase{Layout::per_token, {7, 150}}, ShapeCase{Layout::per_channel, {5, 150}, 1}}) {
+        Kind laid_out = kind;
+        laid_out.layout = c.layout;
+        ASSERT_TRUE(check(problem_of(laid_out, c.shape, c.axis), {ordinary_scales, zero_points}));
+      }
+}
 
 // Short rows too may be part of a tensor that does not fit the caches.
 TEST_P(Equality, SliceShapesStreamed) {
@@ -327,15 +364,19 @@ TEST_P(HalfEquality, AllValues) {
 }
 
 TEST_P(IntegerEquality, AllValues) {
+  std::size_t turn = 0;
   for (const Kind& kind : kinds_of(op(), Layout::per_tensor))
     for (const ParameterSet& set : parameter_sets(kind.element, kind.op))
       for (const double scale : set.scales)
         for (const std::int32_t zero_point : set.zero_points) {
           if (slow_machine() && zero_point % 5 != 0) continue;
-          const std::int64_t count = is_packed(kind.integer) ? 512 : 256;  // every byte
+          const bool wide = kind.integer == DType::s16;
+          if (wide && turn++ % 37 != 0) continue;
+          const std::int64_t values = wide ? 65536 : 256;  // every byte, or two
+          const std::int64_t count = is_packed(kind.integer) ? 2 * values : values;
           Operands o = make_operands(problem_of(kind, {count}), {{scale}, {zero_point}}, 1);
-          for (std::int64_t i = 0; i < 256; ++i)
-            store_bits(o.input.data(), 1, i, static_cast<std::uint64_t>(i));
+          for (std::int64_t i = 0; i < values; ++i)
+            store_bits(o.input.data(), wide ? 2 : 1, i, static_cast<std::uint64_t>(i));
           ASSERT_TRUE(testing::check(streams(), o));
         }
 }

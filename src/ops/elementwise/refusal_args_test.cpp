@@ -22,7 +22,8 @@ void for_each_operand(const std::function<std::vector<Operand>(const Problem&)>&
   const std::pair<DType, DType> types[] = {{DType::f32, DType::s8},
                                            {DType::f64, DType::u8},
                                            {DType::bf16, DType::s4},
-                                           {DType::f16, DType::u4}};
+                                           {DType::f16, DType::u4},
+                                           {DType::f32, DType::s16}};
   for (const auto& [element, integer] : types)
     for_each_plan(
         [&](const Problem& p) {

@@ -32,7 +32,7 @@ inline constexpr std::array all_ops{Op::quantize,      Op::quantize_backward,
 inline constexpr std::array all_layouts{Layout::per_tensor, Layout::per_channel, Layout::per_token,
                                         Layout::per_group};
 inline constexpr std::array all_floats{DType::f32, DType::f64, DType::f16, DType::bf16};
-inline constexpr std::array all_integers{DType::s8, DType::u8, DType::s4, DType::u4};
+inline constexpr std::array all_integers{DType::s8, DType::u8, DType::s4, DType::u4, DType::s16};
 inline constexpr std::array all_profiles{Profile::torch, Profile::onnx};
 
 // ---- kinds of operation ------------------------------------------------------------------------

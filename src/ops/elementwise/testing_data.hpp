@@ -147,11 +147,13 @@ class StreamedStores {
   }
 };
 
-/// Every float and every integer type once, where all of their combinations would take too long.
-inline constexpr std::array<std::pair<DType, DType>, 4> mixed_types{{{DType::f32, DType::s8},
+/// Every float and every integer type, where all of their combinations would take too long.
+inline constexpr std::array<std::pair<DType, DType>, 6> mixed_types{{{DType::f32, DType::s8},
                                                                      {DType::f64, DType::u4},
                                                                      {DType::f16, DType::u8},
-                                                                     {DType::bf16, DType::s4}}};
+                                                                     {DType::bf16, DType::s4},
+                                                                     {DType::f32, DType::s16},
+                                                                     {DType::f16, DType::s16}}};
 
 /// One kind per pair of types, in both profiles. Packed output, which is never written that way,
 /// is replaced by its 8-bit sibling.

@@ -115,11 +115,12 @@ inline Status run_call(const Stream& stream, const Problem& p, const Call& call)
 /// Scales and zero points of no special kind.
 inline const Parameters ordinary{{0.1, 0.05, 1, 3, 0x1p-7, 255.5, 1e-5}, {0, 3, -5, 127, -128, 77}};
 
-/// Pairs of a float and an integer type in which each occurs once.
-inline constexpr std::array<std::pair<DType, DType>, 4> type_pairs{{{DType::f32, DType::s8},
+/// Pairs of a float and an integer type in which each occurs; two of one size may be in place.
+inline constexpr std::array<std::pair<DType, DType>, 5> type_pairs{{{DType::f32, DType::s8},
                                                                     {DType::f64, DType::u8},
                                                                     {DType::f16, DType::s4},
-                                                                    {DType::bf16, DType::u4}}};
+                                                                    {DType::bf16, DType::u4},
+                                                                    {DType::f16, DType::s16}}};
 
 /// fn(kind) for each of the 24 plans with each of these pairs.
 template <class Fn>

@@ -211,11 +211,13 @@ Range choose(const Problem& p, const Range& seen, const std::int64_t* counts, in
 }
 
 Result<Problem> check(const CalibrationOptions& o, DType input, bool has_histogram) {
-  if (Status s = detail::check_type<numerics::IntegerTypes>("output", o.output); !s)
+  if (Status s = detail::check_type<numerics::CalibratedTypes>("output", o.output); !s)
     return s.error();
   const Result<IntRange> range = detail::check_range(o.output, o.q_min, o.q_max);
   if (!range) return range.error();
-  if (Status s = detail::check_mode(o.mode, o.output, *range); !s) return s.error();
+  if (Status s = detail::check_mode<numerics::SymmetricCalibratedTypes>(o.mode, o.output, *range);
+      !s)
+    return s.error();
   switch (o.method) {
     case Calibration::min_max:
       break;

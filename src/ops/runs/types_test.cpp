@@ -12,7 +12,9 @@ namespace {
 
 using Types = std::set<DType>;
 const Types floats{DType::f32, DType::f64, DType::f16, DType::bf16};
-const Types integers{DType::s8, DType::u8, DType::s4, DType::u4};
+const Types integers{DType::s8, DType::u8, DType::s4, DType::u4, DType::s16};
+const Types symmetric{DType::s8, DType::s4, DType::s16};
+const Types calibrated{DType::s8, DType::u8, DType::s4, DType::u4};
 
 /// `select(type)` succeeds for `listed`, and for the rest (one that nobody knows yet among them) it
 /// is refused as unsupported, by that argument and in words that name all that are.
@@ -61,11 +63,20 @@ TEST(Types, AreThoseThatAreListed) {
     return DynamicRangeQuantizePlan::select(
         s, {.shape = {4}, .mode = RangeMode::asymmetric, .output = t});
   });
+  expect_listed("output", symmetric, [&](DType t) {
+    return DynamicRangeQuantizePlan::select(s, {.shape = {4}, .output = t});
+  });
   expect_listed("input", floats, [&](DType t) { return MinMaxObserver::select(s, {.input = t}); });
   const MinMaxState seen = MinMaxObserver::select(s, {})->make_state();
-  expect_listed("output", integers, [&](DType t) {
+  expect_listed("output", calibrated, [&](DType t) {
     return seen.parameters({.mode = RangeMode::asymmetric, .output = t});
   });
+  expect_listed("output", {DType::s8, DType::s4},
+                [&](DType t) { return seen.parameters({.output = t}); });
+  const auto linear =
+      QuantizedLinearPlan::select(s, {.m = 1, .n = 1, .k = 4, .weight = DType::s16});
+  ASSERT_FALSE(linear);
+  EXPECT_EQ(linear.error().argument(), "weight");
 }
 
 TEST(Types, ListsSayWhatTheyHave) {

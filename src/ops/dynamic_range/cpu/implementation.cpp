@@ -167,6 +167,7 @@ class CpuDynamicRange final : public DynamicRangeImpl {
     find_all(stream, base.call, workspace);
 
     Parameters p;
+    p.integer = problem.integer;
     p.compute = p.scale_type = problem.compute();
     p.range = problem.range;
     p.count = problem.slices;

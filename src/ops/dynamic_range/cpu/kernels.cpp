@@ -216,6 +216,7 @@ struct FindRange {
 template <class C, class T, class Out>
 Target FusedKernel(const KernelCall& call) {
   using P = Uniform<C>;
+  constexpr bool is_byte = sizeof(typename Out::Lane) == 1;
   auto* scales = static_cast<C*>(call.scale_found);
   for (std::int64_t run = 0; run < call.count; ++run) {
     Range<C> extent;
@@ -230,19 +231,22 @@ Target FusedKernel(const KernelCall& call) {
     P params(scale, zero_point, call.range);
     const Span span{run, 0, call.length, 1};
     if (call.profile == Profile::torch) {
-      Loop<QuantizeMath<Quotient::reciprocal>, C, Plain<T>, NoElement, Out, P>::Run(call, span,
-                                                                                    params);
+      Loop<QuantizeMath<Quotient::reciprocal, typename Out::Lane>, C, Plain<T>, NoElement, Out,
+           P>::Run(call, span, params);
       continue;
     }
     if constexpr (std::is_same_v<C, float>) {
-      if (numerics::is_exact_scale(scale)) {
+      // (Bounds of 8 bits always are.)
+      if (numerics::is_exact_scale(scale) &&
+          (is_byte || numerics::are_exact_bounds(zero_point, zero_point, call.range))) {
         params.correction = numerics::reciprocal_lack(scale, params.reciprocal);
-        Loop<QuantizeMath<Quotient::exact>, C, Plain<T>, NoElement, Out, P>::Run(call, span,
-                                                                                 params);
+        Loop<QuantizeMath<Quotient::exact, typename Out::Lane>, C, Plain<T>, NoElement, Out,
+             P>::Run(call, span, params);
         continue;
       }
     }
-    Loop<QuantizeMath<Quotient::divide>, C, Plain<T>, NoElement, Out, P>::Run(call, span, params);
+    Loop<QuantizeMath<Quotient::divide, typename Out::Lane>, C, Plain<T>, NoElement, Out, P>::Run(
+        call, span, params);
   }
   if (call.stream_stores) hwy::FlushStream();
   return this_target;

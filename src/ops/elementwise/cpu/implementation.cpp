@@ -104,6 +104,7 @@ class CpuElementwise final : public ElementwiseImpl {
   static Parameters parameters_of(const SlicedProblem& problem, ScanFunction scan) {
     Parameters p;
     p.op = problem.op;
+    p.integer = problem.integer;
     p.compute = problem.compute();
     p.scale_type = problem.scales;
     p.range = problem.range;

@@ -33,7 +33,11 @@ struct FindQuantize {
       return QuotientKernel<QuantizeBackwardMath, C, Plain<T>, Plain<T>, Plain<T>, P>;
     return detail::with_integer<Plain, Nibbles>(
         key.integer, []<class Q>() -> detail::KernelFunction {
-          return QuotientKernel<QuantizeMath, C, Plain<T>, NoElement, Q, P>;
+          if constexpr (sizeof(typename Q::Lane) == 1) {
+            return QuotientKernel<QuantizeMath8, C, Plain<T>, NoElement, Q, P>;
+          } else {
+            return QuotientKernel<QuantizeMath16, C, Plain<T>, NoElement, Q, P>;
+          }
         });
   }
 };

@@ -83,8 +83,15 @@ OCTAVO_VECTOR_TARGETS(OCTAVO_DECLARE);
 #undef OCTAVO_DECLARE
 
 /// What SIMD kernels are exact for; beyond it the reference runs.
-/// Quantize adds the zero point to values clamped to +-2^14 and saturates to 16 bits.
-inline constexpr std::int64_t max_simd_quantize_zero_point = std::int64_t{1} << 13;
+/// Quantize clamps quotients to +- this before it makes integers of them and adds the zero point:
+/// in 16 bits for types of up to 8, in 32 bits for s16.
+constexpr std::int32_t quotient_guard(int integer_bits) {
+  return integer_bits <= 8 ? 1 << 14 : 1 << 17;
+}
+/// Half of that: what was clamped stays outside of every range of the type.
+constexpr std::int64_t max_simd_quantize_zero_point(DType integer) {
+  return quotient_guard(bits(integer)) / 2;
+}
 /// Bounds q_min - zp and q_max - zp must be exact in f32.
 inline constexpr std::int64_t max_simd_bound = std::int64_t{1} << 23;
 /// Dequantize subtracts in 32 bits.

@@ -9,6 +9,7 @@
 #endif
 
 #include <cstring>
+#include <type_traits>
 
 #include "ops/runs/cpu/call.hpp"
 #include "ops/runs/cpu/parameters-inl.hpp"
@@ -84,7 +85,7 @@ struct Loop {
     const auto b = Math::Apply(d, from, dy, p, n);
     const auto c = Math::Apply(d, from, dy, p, 2 * n);
     const auto e = Math::Apply(d, from, dy, p, 3 * n);
-    if constexpr (sizeof(typename Out::Lane) == 1) {
+    if constexpr (std::is_integral_v<typename Out::Lane>) {
       StoreInts4(Ints<D>(), a, b, c, e, p.range.min, p.range.max, to, stream);
     } else {
       Store4(d, a, b, c, e, to, stream);

@@ -83,6 +83,7 @@ struct Uniform {
   HWY_INLINE hn::Vec<DI> ZeroPoint(DI di, size_t /*i*/) const {
     return hn::Set(di, zero_point);
   }
+  [[nodiscard]] bool HasZeroPoint() const { return zero_point != 0; }
   template <class D>
   HWY_INLINE hn::Vec<D> Bound(D d, std::int32_t q, size_t /*i*/) const {
     return hn::Set(d, static_cast<C>(q - zero_point));
@@ -152,6 +153,9 @@ struct PerLane {
   HWY_INLINE hn::Vec<DI> ZeroPoint(DI di, size_t i) const {
     return zero_point == nullptr ? hn::Set(di, shared_zero_point) : hn::LoadU(di, zero_point + i);
   }
+  [[nodiscard]] bool HasZeroPoint() const {
+    return zero_point != nullptr || shared_zero_point != 0;
+  }
   template <class D>
   HWY_INLINE hn::Vec<D> Bound(D d, std::int32_t q, size_t i) const {
     const Ints<D> di;
@@ -168,17 +172,17 @@ HWY_INLINE hn::Vec<D> Divide(D d, hn::Vec<D> x, const P& p, size_t i) {
   return hn::MulAdd(x, p.Reciprocal(d, i), hn::Mul(x, p.Correction(d, i)));
 }
 
-// v clamped to +-2^14 (or a little more): far outside any bound of 8 bits, and safe to convert.
-template <Quotient quotient, class D, class P>
+// v clamped to +-guard (or a little more): far outside any bound, and safe to convert.
+template <Quotient quotient, std::int32_t guard, class D, class P>
 HWY_INLINE hn::Vec<D> DivideGuarded(D d, hn::Vec<D> x, const P& p, size_t i) {
   using C = hn::TFromD<D>;
   const auto clamp = [&](hn::Vec<D> v, hn::Vec<D> most)
                          HWY_ATTR { return hn::Min(hn::Max(v, hn::Neg(most)), most); };
   if constexpr (quotient == Quotient::exact) {
-    const auto most = hn::Mul(p.Scale(d, i), hn::Set(d, C(16384)));
+    const auto most = hn::Mul(p.Scale(d, i), hn::Set(d, C(guard)));
     return Divide<quotient>(d, clamp(x, most), p, i);
   } else {
-    return clamp(Divide<quotient>(d, x, p, i), hn::Set(d, C(16384)));
+    return clamp(Divide<quotient>(d, x, p, i), hn::Set(d, C(guard)));
   }
 }
 

@@ -118,15 +118,28 @@ bool are_beyond_simd(const Parameters& p) {
   };
   switch (p.op) {
     case Op::quantize:
-      return beyond(max_simd_quantize_zero_point);
+      return beyond(max_simd_quantize_zero_point(p.integer));
     case Op::dequantize:
       return beyond(max_simd_dequantize_zero_point);
     case Op::dequantize_backward:
       return false;
-    default:
+    case Op::quantize_backward:
+    case Op::fake_quantize:
+    case Op::fake_quantize_backward:
       return beyond(max_simd_bound) || p.range.min < -max_simd_bound ||
              p.range.max > max_simd_bound;
+    case Op::dynamic_range_quantize:
+    case Op::dynamic_range_quantize_asymmetric:
+    case Op::observe_min_max:
+    case Op::observe_histogram:
+    case Op::pack_weight:
+    case Op::quantized_matmul:
+    case Op::quantized_linear:
+    case Op::quantized_linear_asymmetric:
+    case Op::smoothquant_linear:
+      break;  // not elementwise: the quantize in them is one
   }
+  return true;
 }
 
 // Whether numerics/quotient.hpp divides by all of them.

@@ -12,6 +12,7 @@ namespace octavo::detail {
 struct Parameters {
   // As given.
   Op op = Op::quantize;
+  DType integer = DType::s8;  // of quantize
   DType compute = DType::f32;
   DType scale_type = DType::f32;
   IntRange range;
