@@ -108,7 +108,7 @@ class [[nodiscard]] Result<void> {
 
   // (Not defaulted: `return {}` would fill all of it with zeros first, in every check of every
   // run.)
-  Result() noexcept : error_() {}  // NOLINT(modernize-use-equals-default)
+  Result() noexcept {}  // NOLINT(modernize-use-equals-default)
   Result(Error error) : error_(std::move(error)) {}
 
   [[nodiscard]] bool has_value() const noexcept { return !error_; }
