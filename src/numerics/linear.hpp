@@ -48,17 +48,6 @@ constexpr Halves halves_of(std::int32_t q) {
   return {static_cast<std::int8_t>(high), static_cast<std::int8_t>(q - 256 * high)};
 }
 
-/// The range of activations of 16 bits: in two halves, 256 * high + low, both fit 8 bits.
-inline constexpr IntRange range_16{-32639, 32639};
-struct Halves {
-  std::int8_t high = 0;
-  std::int8_t low = 0;
-};
-constexpr Halves halves_of(std::int32_t q) {
-  const std::int32_t high = (q + 128) >> 8;
-  return {static_cast<std::int8_t>(high), static_cast<std::int8_t>(q - 256 * high)};
-}
-
 template <class C>
 C relu(C y) {
   return y < 0 ? C(0) : y;

@@ -137,6 +137,7 @@ bool are_beyond_simd(const Parameters& p) {
     case Op::quantized_linear:
     case Op::quantized_linear_asymmetric:
     case Op::smoothquant_linear:
+    case Op::float_linear:
       break;  // not elementwise: the quantize in them is one
   }
   return true;
