@@ -63,5 +63,6 @@ void add_elementwise(const Options& options);
 void add_dynamic_range(const Options& options);
 void add_observer(const Options& options);
 void add_linear(const Options& options);
+void add_linear_group(const Options& options);
 
 }  // namespace octavo::bench

@@ -112,6 +112,7 @@ int run(int argc, char** argv) {
   add_dynamic_range(options);
   add_observer(options);
   add_linear(options);
+  add_linear_group(options);
   if (options.list) return 0;
   Reporter reporter;
   if (benchmark::RunSpecifiedBenchmarks(&reporter)) return 0;

@@ -14,25 +14,32 @@ void expect_refused(const Image& image, const Refusal& expected) {
   expect_error(loaded.error(), expected);
 }
 
-// The fields of the header, by their place.
-constexpr std::size_t version_at = 8, dtype_at = 12, n_at = 16, k_at = 24, checksum_at = 32,
-                      header_bytes = 40;
-template <class T>
-Image with(Image image, std::size_t at, T value) {
-  std::memcpy(image.data() + at, &value, sizeof value);
-  return image;
-}
-
 TEST(PackedImages, RefuseAnotherHeader) {
   const Image image = packed_of(random_weight(DType::s8, 5, 3, 1)).serialize();
   expect_refused(with(image, 0, 'X'), invalid("image", {"OCTAVOPW"}));
   expect_refused(Image(image.size()), invalid("image", {"OCTAVOPW"}));
-  for (const std::uint32_t version : {0U, 2U, 0x01000000U, UINT32_MAX})
+  for (const std::uint32_t version : {0U, 3U, 0x01000000U, UINT32_MAX})
     expect_refused(with(image, version_at, version),
-                   unsupported("image", {"version 1", std::to_string(version)}));
-  for (const std::uint32_t dtype : {0U, 3U, 6U, 8U, 9U, 0x104U, UINT32_MAX})
+                   unsupported("image", {"version 1 to 2", std::to_string(version)}));
+  for (const std::uint32_t dtype : {1U, 8U, 9U, 10U, 0x104U, UINT32_MAX})
     expect_refused(with(image, dtype_at, dtype),
+                   unsupported("image", {"s8, u8, s4", std::to_string(dtype)}));
+  for (const std::uint32_t dtype : {0U, 3U, 6U, 9U, 0x104U, UINT32_MAX})
+    expect_refused(with(as_version_1(image), dtype_at, dtype),
                    unsupported("image", {"s8 or u8", std::to_string(dtype)}));
+  // Formats that no one reads.
+  for (const std::uint32_t layout : {0U, 2U, 3U, 77U})
+    expect_refused(with(image, layout_at, layout), unsupported("image", {"format"}));
+  expect_refused(with(image, dtype_at, static_cast<std::uint32_t>(DType::s4)),
+                 unsupported("image", {"format"}));
+  expect_refused(with(image, scales_at, std::uint8_t{1}), unsupported("image", {"format"}));
+  expect_refused(with(image, scales_at, std::uint8_t{4}), unsupported("image", {"format"}));
+  for (const std::uint8_t zero_points : {std::uint8_t{1}, std::uint8_t{2}})
+    expect_refused(with(image, zero_points_at, zero_points), unsupported("image", {"format"}));
+  for (std::size_t i = zero_points_at + 1; i < header_bytes; ++i)
+    expect_refused(with(image, i, std::uint8_t{1}), unsupported("image", {"format"}));
+  for (const std::int64_t group : {std::int64_t{-4}, std::int64_t{2}, std::int64_t{4}})
+    expect_refused(with(image, group_at, group), invalid("image", {"groups", "k = 3"}));
   // One that is allowed, but not that of this image.
   expect_refused(with(image, dtype_at, static_cast<std::uint32_t>(DType::u8)),
                  invalid("image", {"checksum"}));
@@ -65,7 +72,7 @@ TEST(PackedImages, RefuseAbsurdSizes) {
     EXPECT_FALSE(PackedWeight::deserialize(sized(0, size)));
     EXPECT_FALSE(PackedWeight::deserialize(sized(5, size)));
   }
-  const std::int64_t needed = 2 * (64 * 16 + 16 * 8) + 40;
+  const std::int64_t needed = 2 * (64 * 16 + 16 * 8) + 64;
   expect_refused(sized(17, 3), too_small("image", needed, std::ssize(image)));
 }
 
@@ -76,7 +83,7 @@ TEST(PackedImages, RefuseTruncatedImages) {
     // In memory of that size, so that a sanitizer sees what is read behind it.
     const Image cut(image.begin(), image.begin() + bytes);
     if (bytes < static_cast<std::int64_t>(header_bytes)) {
-      expect_refused(cut, invalid("image", {"40", std::to_string(bytes)}));
+      expect_refused(cut, invalid("image", {bytes < 40 ? "40" : "64", std::to_string(bytes)}));
     } else {
       expect_refused(cut, too_small("image", size, bytes));
     }
@@ -99,25 +106,6 @@ TEST(PackedImages, RefuseEveryFlippedBit) {
   }
 }
 
-// What the header holds as the checksum, written from its description.
-std::uint64_t checksum_of(Image image) {
-  constexpr std::uint64_t odd = 0x9E3779B97F4A7C15U;
-  std::uint64_t h = 0;
-  image = with(image, checksum_at, std::uint64_t{0});
-  const auto add = [&](std::size_t first, std::size_t bytes) {
-    h ^= bytes * odd;
-    for (std::size_t i = 0; i < bytes; i += 8) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, image.data() + first + i, 8);
-      h = (h ^ word) * odd;
-      h ^= h >> 32U;
-    }
-  };
-  add(0, header_bytes);
-  add(header_bytes, image.size() - header_bytes);
-  return h;
-}
-
 // Anyone can write a checksum that fits; sums that are not those of the weights would give other
 // results on some targets than on others.
 TEST(PackedImages, RefuseSumsAndPaddingThatAreNotTheirs) {
@@ -128,13 +116,13 @@ TEST(PackedImages, RefuseSumsAndPaddingThatAreNotTheirs) {
     ASSERT_NE(changed, image);
     expect_refused(with(changed, checksum_at, checksum_of(changed)), invalid("image", {"sums"}));
   };
+  const std::size_t sums = header_bytes + std::size_t{64} * 16;
   for (std::size_t column = 0; column < 16; ++column)
     for (const std::int64_t sum : {INT64_MAX, INT64_MIN, std::int64_t{77777}})
-      refused(header_bytes + 8 * column, sum);
-  constexpr std::size_t panel = header_bytes + std::size_t{16} * 8;
-  refused(panel + 3, std::int8_t{1});                   // k = 3 of column 0
-  refused(panel + std::size_t{5} * 4, std::int8_t{1});  // column 5
-  refused(image.size() - 1, std::int8_t{-1});           // the last of all
+      refused(sums + 8 * column, sum);
+  refused(header_bytes + 3, std::int8_t{1});                   // k = 3 of column 0
+  refused(header_bytes + std::size_t{5} * 4, std::int8_t{1});  // column 5
+  refused(sums - 1, std::int8_t{-1});                          // the last of all
 }
 
 // Padding that is counted in its sum is padding still: products of it would be added by targets
@@ -143,7 +131,8 @@ TEST(PackedImages, RefusePaddingThatIsNotZeroEvenInItsSum) {
   const std::int64_t n = 20;
   const std::int64_t k = 3;
   const Image image = packed_of(random_weight(DType::s8, n, k, 1)).serialize();
-  const std::size_t panels = header_bytes + std::size_t{32} * 8;
+  const std::size_t panels = header_bytes;
+  const std::size_t sums = header_bytes + std::size_t{2} * 64 * 16;
   for (std::size_t column = 0; column < 32; ++column)
     for (std::size_t i = 0; i < 64; ++i) {
       if (column < static_cast<std::size_t>(n) && i < static_cast<std::size_t>(k)) continue;
@@ -151,9 +140,9 @@ TEST(PackedImages, RefusePaddingThatIsNotZeroEvenInItsSum) {
       const std::size_t at = panels + column / 16 * 64 * 16 + i / 4 * 64 + column % 16 * 4 + i % 4;
       ASSERT_EQ(image[at], std::byte{0});
       std::int64_t sum = 0;
-      std::memcpy(&sum, image.data() + header_bytes + 8 * column, 8);
+      std::memcpy(&sum, image.data() + sums + 8 * column, 8);
       Image changed = with(image, at, std::int8_t{1});
-      changed = with(changed, header_bytes + 8 * column, sum + 1);
+      changed = with(changed, sums + 8 * column, sum + 1);
       expect_refused(with(changed, checksum_at, checksum_of(changed)), invalid("image", {"sums"}));
     }
 }

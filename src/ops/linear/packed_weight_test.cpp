@@ -126,14 +126,28 @@ TEST(PackedWeights, OfNothing) {
   EXPECT_TRUE(empty.serialize(std::span<std::byte>{}));
 }
 
-// Images lie on disks: what version 1 is may not change.
-TEST(PackedWeights, VersionOneIsPinned) {
+// Images lie on disks: what a version is may not change.
+TEST(PackedWeights, VersionsArePinned) {
   Digest digest;
+  Digest digest_1;
   for (const DType type : {DType::s8, DType::u8})
-    for (const auto& [n, k] : shapes)
-      digest.add(
-          packed_of(random_weight(type, n, k, static_cast<std::uint64_t>(n + k))).serialize());
-  EXPECT_EQ(digest.value(), 0x8FD8A2CF406528C3ULL);
+    for (const auto& [n, k] : shapes) {
+      const PackedWeight packed =
+          packed_of(random_weight(type, n, k, static_cast<std::uint64_t>(n + k)));
+      const Image image = packed.serialize();
+      const Image old = as_version_1(image);
+      digest.add(image);
+      digest_1.add(old);
+      const auto loaded = PackedWeight::deserialize(old);
+      ASSERT_TRUE(loaded) << loaded.error().message();
+      EXPECT_EQ(loaded->serialize(), image);
+      // (It cannot be used where it is, and is copied.)
+      const auto kept = PackedWeight::deserialize_in_place(old, std::make_shared<int>());
+      ASSERT_TRUE(kept) << kept.error().message();
+      EXPECT_EQ(kept->serialize(), image);
+    }
+  EXPECT_EQ(digest_1.value(), 0x8FD8A2CF406528C3ULL);
+  EXPECT_EQ(digest.value(), 0ULL);
 }
 
 // ---- the plan ----------------------------------------------------------------------------------
@@ -185,8 +199,18 @@ TEST(PackedWeights, SelectRefuses) {
     ASSERT_FALSE(plan);
     expect_error(plan.error(), expected);
   };
-  for (const DType wrong : {DType::f32, DType::s4, DType::s32, static_cast<DType>(99)})
+  for (const DType wrong : {DType::f64, DType::s16, DType::s32, static_cast<DType>(99)})
     refused({4, 4, wrong}, unsupported("weight", {"s8", "u8", std::string(name(wrong))}));
+  for (const std::int64_t group : {-4, 2, 6, 9})
+    refused({4, 12, DType::s4, group}, invalid("group_size", {std::to_string(group)}));
+  refused({4, 12, DType::s4, 8}, invalid("group_size", {"12", "8"}));
+  refused({4, 12, DType::f32, 4}, invalid("group_size", {"f32", "4"}));
+  for (const DType wrong : {DType::s8, static_cast<DType>(99)})
+    refused({4, 12, DType::s4, 4, wrong}, unsupported("scale", {"f32", std::string(name(wrong))}));
+  refused({.n = 4, .k = 12, .zero_points = true}, invalid("zero_points", {"groups"}));
+  for (const DType type : {DType::u8, DType::u4, DType::f16})
+    refused({.n = 4, .k = 12, .weight = type, .offset = true},
+            invalid("offset", {std::string(name(type))}));
   refused({-1, 4}, invalid("n", {"-1"}));
   refused({4, -1}, invalid("k", {"-1"}));
   refused({INT64_MAX, 1}, invalid("n", {std::to_string(INT64_MAX)}));
@@ -240,8 +264,8 @@ TEST(PackedWeights, PackRefuses) {
     ASSERT_FALSE(packed);
     expect_error(packed.error(), invalid("weight", {"[n, k]"}));
   }
-  const std::vector<float> floats(48);
-  EXPECT_FALSE(octavo::pack(one_thread(), TensorRef(floats, {6, 8})));
+  const std::vector<double> doubles(48);
+  EXPECT_FALSE(octavo::pack(one_thread(), TensorRef(doubles, {6, 8})));
   EXPECT_FALSE(octavo::pack(one_thread(), TensorRef(rows, {6, 9})));
   // More than there is memory for, though one row of it serves as all.
   if (sanitized) GTEST_SKIP() << "a sanitizer ends the process where an allocation fails";
