@@ -64,8 +64,8 @@ def dequantize(
 ) -> Array:
     """Integers to floats: scale * (q - zero_point).
 
-    `q` is int8, uint8 or int16; packed 4-bit values are uint8 with `q_dtype="s4"` or `"u4"`, and `length`
-    is that of a row, where it is odd. Scales are given as for `quantize`.
+    `q` is int8, uint8 or int16; packed 4-bit values are uint8 with `q_dtype="s4"` or `"u4"`, and
+    `length` is that of a row, where it is odd. Scales are given as for `quantize`.
 
     >>> octavo.dequantize(np.int8([1, -2, 127]), 0.5)
     array([ 0.5, -1. , 63.5], dtype=float32)

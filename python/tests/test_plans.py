@@ -61,7 +61,10 @@ SCOPES = [{"scope": "token"}, {"scope": "tensor"}, {"scope": "channel", "axis": 
 def dynamic():
     for mode in ("symmetric", "asymmetric"):
         for scope in SCOPES:
-            for others in [{**r, **p} for r in RANGES for p in PROFILES] + [{"dtype": "s4"}, {"dtype": "s16"}]:
+            for others in [{**r, **p} for r in RANGES for p in PROFILES] + [
+                {"dtype": "s4"},
+                {"dtype": "s16"},
+            ]:
                 yield lambda n, m=mode, s=scope, o=others: octavo.quantize_dynamic(
                     ROWS[:n], mode=m, **s, **o, stream=ONE
                 )[0]
