@@ -151,7 +151,8 @@ Outcome random_shapes(std::uint64_t first, std::uint64_t last) {
     const auto size = [&] { return static_cast<std::int64_t>(1 + random.below(512)); };
     const std::int64_t m = size();
     const std::int64_t n = size();
-    LinearCase c = testing::linear_case_in_turn(turn, m, n, size());
+    LinearCase c = turn % 2 == 0 ? testing::linear_case_in_turn(turn, m, n, size())
+                                 : testing::group_case_in_turn(turn, m, n, size() / 4 * 4);
     c.extreme = random.below(8) == 0;
     const LinearData d = testing::make_linear(c);
     const testing::Matrix want = testing::expected(d);
@@ -166,13 +167,32 @@ Outcome random_shapes(std::uint64_t first, std::uint64_t last) {
   return outcome;
 }
 
+/// Groups: every m and n up to 64, with k, types and the rest in turn.
+Outcome all_group_shapes(Target target, std::int64_t m) {
+  Outcome outcome;
+  const Stream stream = Stream::cpu({.threads = 1, .cap = target});
+  for (std::int64_t n = 1; n <= most; ++n)
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      const auto turn = static_cast<std::uint64_t>(m * 64 + n) * 4 + i;
+      testing::Random random(turn);
+      const auto k = static_cast<std::int64_t>(4 * (1 + random.below(24)));
+      const LinearData d = testing::make_linear(testing::group_case_in_turn(turn, m, n, k));
+      const std::string wrong = testing::compare(stream, d, testing::expected(d));
+      outcome.add(wrong.empty() ? 0 : 1,
+                  [&] { return "linear " + std::string(name(target)) + " " + wrong; });
+    }
+  return outcome;
+}
+
 Outcome guards(Target target, std::uint64_t turn) {
   std::vector<std::int64_t> sizes;
   for (std::int64_t i = 0; i <= 34; ++i) sizes.push_back(i);
   for (const std::int64_t more : {47, 48, 49, 63, 64, 65, 66, 127, 128, 129}) sizes.push_back(more);
   Outcome outcome;
-  std::string wrong = testing::check_linear_guards(target, sizes, turn);
-  outcome.add(wrong.empty() ? 0 : 1, [&] { return std::move(wrong); });
+  for (const auto in_turn : {testing::linear_case_in_turn, testing::group_case_in_turn}) {
+    std::string wrong = testing::check_linear_guards(target, sizes, turn, in_turn);
+    outcome.add(wrong.empty() ? 0 : 1, [&] { return std::move(wrong); });
+  }
   return outcome;
 }
 
@@ -196,6 +216,9 @@ std::vector<Unit> linear_units() {
                          }
                          return all;
                        }});
+    for (std::int64_t m = 1; m <= most; ++m)
+      units.push_back(
+          {on + "/groups/m" + std::to_string(m), 0.2, [=] { return all_group_shapes(target, m); }});
     for (std::uint64_t i = 0; i < 2; ++i)
       units.push_back({on + "/guard" + std::to_string(i), 5.0,
                        [=] { return guards(target, 1'000'000 * (i + 1)); }});

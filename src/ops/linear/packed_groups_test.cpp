@@ -1,4 +1,5 @@
-// Packed weights in groups, of four bits and of floats: made, unpacked, stored, loaded, used in place.
+// Packed weights in groups, of four bits and of floats: made, unpacked, stored, loaded, used in
+// place.
 #include <gtest/gtest.h>
 
 #include "ops/elementwise/testing_checks.hpp"
@@ -84,7 +85,7 @@ TEST(PackedGroups, AreStoredLoadedAndUnpacked) {
 // Memory that is aligned, as that of a mapped file is.
 std::shared_ptr<std::byte> aligned(const Image& image, std::size_t past = 0) {
   std::shared_ptr<std::byte> memory(
-      static_cast<std::byte*>(::operator new(image.size() + past, std::align_val_t{64})),
+      static_cast<std::byte*>(::operator new (image.size() + past, std::align_val_t{64})),
       [](std::byte* p) { ::operator delete (p, std::align_val_t{64}); });
   std::memcpy(memory.get() + past, image.data(), image.size());
   return memory;
@@ -145,24 +146,22 @@ TEST(PackedGroups, ImagesRefuseWhatNoOneHasPacked) {
   const auto refused = [](const Image& image, std::size_t at, auto value) {
     const Image changed = with(image, at, value);
     ASSERT_NE(changed, image);
-    const auto loaded =
-        PackedWeight::deserialize(with(changed, checksum_at, checksum_of(changed)));
+    const auto loaded = PackedWeight::deserialize(with(changed, checksum_at, checksum_of(changed)));
     ASSERT_FALSE(loaded) << at;
     expect_error(loaded.error(), invalid("image", {"serialize"}));
   };
   // [5, 12] of s4 in groups of 4: scales of 64 bytes, 64 of codes, three times; then zero points.
   const Image groups = packed_of(data_of(DType::s4, shapes[1], DType::f16, true)).serialize();
   ASSERT_EQ(groups.size(), header_bytes + 3 * 128 + 128);
-  refused(groups, header_bytes + 2, std::uint16_t{0x7C00});              // an infinite scale
-  refused(groups, header_bytes + 2 * 5, std::uint16_t{1});               // that of column 5
-  refused(groups, header_bytes + 64 + 4 * 5, std::uint8_t{0x0F});        // a code of it
-  refused(groups, header_bytes + 64 + 4 * 15, std::uint8_t{0xF0});       // of column 31
-  refused(groups, header_bytes + 3 * 128 + 4, std::uint8_t{16});         // a zero point beyond 15
-  refused(groups, header_bytes + 3 * 128 + 5, std::uint8_t{1});          // of column 5
-  refused(groups, groups.size() - 1, std::uint8_t{1});                   // behind all of them
+  refused(groups, header_bytes + 2, std::uint16_t{0x7C00});         // an infinite scale
+  refused(groups, header_bytes + 2 * 5, std::uint16_t{1});          // that of column 5
+  refused(groups, header_bytes + 64 + 4 * 5, std::uint8_t{0x0F});   // a code of it
+  refused(groups, header_bytes + 64 + 4 * 15, std::uint8_t{0xF0});  // of column 31
+  refused(groups, header_bytes + 3 * 128 + 4, std::uint8_t{16});    // a zero point beyond 15
+  refused(groups, header_bytes + 3 * 128 + 5, std::uint8_t{1});     // of column 5
+  refused(groups, groups.size() - 1, std::uint8_t{1});              // behind all of them
   // [3, 6] of u4 with one scale per channel: two steps of 64 bytes, and 32 sums.
-  const Image channels =
-      testing::packed_of(random_weight(DType::u4, 3, 6, 5)).serialize();
+  const Image channels = testing::packed_of(random_weight(DType::u4, 3, 6, 5)).serialize();
   ASSERT_EQ(channels.size(), header_bytes + 2 * 64 + 32 * 8);
   const auto last = static_cast<std::uint8_t>(channels[header_bytes + 64 + 2]);
   refused(channels, header_bytes + 64 + 2, static_cast<std::uint8_t>(last | 1U));  // k = 6
@@ -176,8 +175,8 @@ TEST(PackedGroups, ImagesRefuseWhatNoOneHasPacked) {
 }
 
 TEST(PackedGroups, OneScalePerChannelAndFloats) {
-  for (const DType type : {DType::s4, DType::u4, DType::s8, DType::u8, DType::f32, DType::f16,
-                           DType::bf16})
+  for (const DType type :
+       {DType::s4, DType::u4, DType::s8, DType::u8, DType::f32, DType::f16, DType::bf16})
     for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{1, 1},
                                {3, 7},
                                {33, 65},
@@ -212,8 +211,7 @@ TEST(PackedGroups, OffsetCodes) {
       Matrix offset = d.weight;
       for (std::byte& byte : offset.bytes) byte ^= std::byte(type == DType::s4 ? 0x88 : 0x80);
       const auto plan = PackWeightPlan::select(
-          one_thread(),
-          {.n = c.n, .k = c.k, .weight = type, .group_size = group, .offset = true});
+          one_thread(), {.n = c.n, .k = c.k, .weight = type, .group_size = group, .offset = true});
       ASSERT_TRUE(plan) << plan.error().message();
       PackedWeight packed = *plan->make_packed();
       PackWeightArgs args{.weight = offset.ref(), .packed = &packed};
@@ -256,7 +254,8 @@ TEST(PackedGroups, RunRefuses) {
   refused({infinite.data(), DType::f16, {5, 3}}, zeros, invalid("scales", {"finite", "index 7"}));
   std::vector<std::int32_t> beyond = d.weight_zero_points;
   beyond[11] = 8;
-  refused(scales, TensorRef(beyond.data(), {5, 3}), invalid("zero_points", {"-8 to 7", "index 11"}));
+  refused(scales, TensorRef(beyond.data(), {5, 3}),
+          invalid("zero_points", {"-8 to 7", "index 11"}));
 }
 
 TEST(PackedGroups, UnpackRefuses) {

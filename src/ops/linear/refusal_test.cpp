@@ -46,7 +46,7 @@ TEST(LinearSelectRefuses, Activations) {
 }
 
 TEST(LinearSelectRefuses, WhatActivationsAreQuantizedTo) {
-  for (const DType wrong : {DType::f32, DType::s4, DType::u4, DType::s32, no_type}) {
+  for (const DType wrong : {DType::f32, DType::s4, DType::u4, DType::s16, DType::s32, no_type}) {
     LinearAttempt attempt(dynamic);
     attempt.dynamic.quantized = wrong;
     attempt.expect_select_refused(unsupported("quantized", {"s8", "u8", text(wrong)}));
@@ -62,6 +62,54 @@ TEST(LinearSelectRefuses, WhatActivationsAreQuantizedTo) {
     c.quantized = right;
     LinearAttempt(c).expect_oracle();
   }
+  LinearCase c = full_case(dynamic);
+  c.mode = RangeMode::symmetric;
+  c.quantized = DType::s16;
+  LinearAttempt(c).expect_oracle();
+}
+
+TEST(LinearSelectRefuses, Groups) {
+  for (const std::int64_t wrong : {-4, 1, 2, 6})
+    refuse_select(invalid("group_size", {"multiple of 4", std::to_string(wrong)}),
+                  [&](auto& d) { d.group_size = wrong; });
+  refuse_select(invalid("group_size", {"12", "8"}), [](auto& d) {
+    d.k = 12;
+    d.group_size = 8;
+  });
+  for (const DType wrong : {DType::s8, DType::s32, no_type})
+    refuse_select(unsupported("weight_scale", {"f32", text(wrong)}), [&](auto& d) {
+      d.group_size = 4;
+      d.weight_scale = wrong;
+    });
+  LinearAttempt raw(raw_case());
+  raw.matmul.group_size = 4;
+  raw.expect_select_refused(invalid("group_size", {"s32", "4"}));
+  // As many as there are, and more: one scale per channel.
+  for (const std::int64_t all : {8, 12, 1000})
+    for (const LinearKind kind : linear_kinds) {
+      LinearAttempt attempt(kind);
+      attempt.describe([&](auto& d) { d.group_size = all; });
+      attempt.expect_oracle();
+    }
+}
+
+TEST(LinearSelectRefuses, TypesOfFloatLayers) {
+  const Stream stream = Stream::cpu({.threads = 1});
+  const auto check = [&](const char* argument, const std::vector<DType>& listed, auto set) {
+    for (int i = 0; i <= dtype_count; ++i) {
+      FloatLinearDescriptor d{.m = 2, .n = 3, .k = 4};
+      set(d, static_cast<DType>(i));
+      const auto plan = FloatLinearPlan::select(stream, d);
+      const bool taken = std::count(listed.begin(), listed.end(), static_cast<DType>(i)) > 0;
+      ASSERT_EQ(plan.has_value(), taken) << argument << " " << i;
+      if (!taken) expect_error(plan.error(), unsupported(argument, {text(static_cast<DType>(i))}));
+    }
+  };
+  const std::vector<DType> floats{DType::f32, DType::f16, DType::bf16};
+  check("activation", floats, [](auto& d, DType type) { d.activation = type; });
+  check("weight", floats, [](auto& d, DType type) { d.weight = type; });
+  check("output", {DType::f32, DType::f16, DType::bf16, DType::s8, DType::u8},
+        [](auto& d, DType type) { d.output = type; });
 }
 
 TEST(LinearSelectRefuses, AModeThatDoesNotExist) {
@@ -72,8 +120,8 @@ TEST(LinearSelectRefuses, AModeThatDoesNotExist) {
 
 TEST(LinearSelectRefuses, Weights) {
   for (const DType wrong :
-       {DType::f32, DType::f64, DType::f16, DType::bf16, DType::s4, DType::u4, DType::s32, no_type})
-    refuse_select(unsupported("weight", {"s8", "u8", text(wrong)}),
+       {DType::f32, DType::f64, DType::f16, DType::bf16, DType::s16, DType::s32, no_type})
+    refuse_select(unsupported("weight", {"s8", "u8", "s4", "u4", text(wrong)}),
                   [&](auto& d) { d.weight = wrong; });
 }
 
@@ -111,7 +159,8 @@ TEST(LinearSelectRefuses, TypesThatAreNotListed) {
   for (const LinearKind kind : linear_kinds) {
     check(kind, "activation", kind == dynamic ? floats : bytes,
           [](auto& d, DType type) { d.activation = type; });
-    check(kind, "weight", bytes, [](auto& d, DType type) { d.weight = type; });
+    check(kind, "weight", all_of(bytes, {DType::s4, DType::u4}),
+          [](auto& d, DType type) { d.weight = type; });
     check(kind, "output",
           all_of(floats, all_of(bytes, kind == matmul ? Types{DType::s32} : Types{})),
           [](auto& d, DType type) { d.output = type; });

@@ -50,15 +50,20 @@ Args linear_args(const LinearData& d, const PackedWeight& packed, Matrix& out) {
   return args;
 }
 
-[[nodiscard]] inline Result<PackedWeight> packed_weight(const Stream& stream, const LinearData& d) {
-  if (d.c.group == 0) return pack(stream, d.weight.ref());
+/// What a pack holds beside the weights.
+[[nodiscard]] inline WeightGroups groups_of(const LinearData& d) {
   WeightGroups groups;
+  if (d.c.group == 0) return groups;
   groups.size = d.c.group;
   groups.scales =
       TensorRef(d.weight_scales.bytes.data(), d.weight_scales.type, {d.c.n, d.c.groups()});
   if (d.c.weight_zero_points)
     groups.zero_points = TensorRef(d.weight_zero_points.data(), {d.c.n, d.c.groups()});
-  return pack(stream, d.weight.ref(), groups);
+  return groups;
+}
+
+[[nodiscard]] inline Result<PackedWeight> packed_weight(const Stream& stream, const LinearData& d) {
+  return pack(stream, d.weight.ref(), groups_of(d));
 }
 
 template <class Plan>
@@ -99,6 +104,12 @@ std::string run_plan(const Stream& stream, const typename Plan::Descriptor& desc
   return to;
 }
 
+[[nodiscard]] inline FloatLinearDescriptor float_descriptor(const LinearCase& c) {
+  FloatLinearDescriptor to;
+  fill_descriptor(to, c);
+  return to;
+}
+
 /// Runs the case's plan; the error's message, or empty.
 [[nodiscard]] inline std::string run(const Stream& stream, const LinearData& d, Matrix& out) {
   switch (d.c.kind) {
@@ -108,11 +119,8 @@ std::string run_plan(const Stream& stream, const typename Plan::Descriptor& desc
       return run_plan<QuantizedLinearPlan>(stream, dynamic_descriptor(d.c), d, out);
     case LinearKind::smoothquant:
       return run_plan<SmoothQuantLinearPlan>(stream, smoothquant_descriptor(d), d, out);
-    case LinearKind::floats: {
-      FloatLinearDescriptor descriptor;
-      fill_descriptor(descriptor, d.c);
-      return run_plan<FloatLinearPlan>(stream, descriptor, d, out);
-    }
+    case LinearKind::floats:
+      return run_plan<FloatLinearPlan>(stream, float_descriptor(d.c), d, out);
   }
   return "unknown kind";
 }

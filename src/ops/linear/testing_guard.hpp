@@ -30,9 +30,12 @@ class GuardedLinear {
         return run<QuantizedMatmulPlan>(stream, matmul_descriptor(d.c), d, want, at_back);
       case LinearKind::dynamic:
         return run<QuantizedLinearPlan>(stream, dynamic_descriptor(d.c), d, want, at_back);
-      default:
+      case LinearKind::smoothquant:
         return run<SmoothQuantLinearPlan>(stream, smoothquant_descriptor(d), d, want, at_back);
+      case LinearKind::floats:
+        return run<FloatLinearPlan>(stream, float_descriptor(d.c), d, want, at_back);
     }
+    return "unknown kind";
   }
 
  private:
@@ -57,14 +60,19 @@ class GuardedLinear {
     TensorRef rows = d.weight.ref();
     place(weight_, rows, d.weight.bytes.size());
     if (d.c.packed) {
-      auto made = octavo::pack(stream, rows);
+      WeightGroups groups = groups_of(d);
+      array(weight_scales_, groups.scales);
+      array(weight_zero_points_, groups.zero_points);
+      auto made = octavo::pack(stream, rows, groups);
       if (!made) return made.error().message();
       args.weight = *made;
     } else {
       args.weight = rows;
     }
-    array(weight_scales_, args.weight_scales);
-    array(weight_zero_points_, args.weight_zero_points);
+    if constexpr (requires { args.weight_scales; }) {
+      array(weight_scales_, args.weight_scales);
+      array(weight_zero_points_, args.weight_zero_points);
+    }
     array(bias_, args.bias);
     place(residual_, args.residual, d.residual.bytes.size());
     if constexpr (requires { args.activation_scales; }) {
@@ -126,11 +134,40 @@ class GuardedLinear {
   return c;
 }
 
+/// The same for what group_test.cpp is about: groups, weights of four bits, activations of 16 bits,
+/// floats. Groups are as many as divide k.
+[[nodiscard]] inline LinearCase group_case_in_turn(std::uint64_t turn, std::int64_t m,
+                                                   std::int64_t n, std::int64_t k) {
+  LinearCase c = linear_case_in_turn(turn, m, n, k);
+  Random random(turn + 1);
+  constexpr std::array floats{DType::f32, DType::f16, DType::bf16};
+  if (c.output != DType::s32 && c.output != DType::f64 && random.below(4) == 0) {
+    c.kind = LinearKind::floats;
+    c.activation = floats[random.below(3)];
+    c.weight = floats[random.below(3)];
+    c.quantized = {};
+    c.mode = RangeMode::symmetric;
+    c.activation_zero_points = c.weight_zero_points = false;
+    return c;
+  }
+  constexpr std::array codes{DType::s4, DType::u4, DType::s8, DType::u8};
+  c.weight = codes[random.below(4)];
+  if (c.kind == LinearKind::dynamic && random.below(2) != 0) {
+    c.mode = RangeMode::symmetric;
+    c.quantized = DType::s16;
+  }
+  if (c.output != DType::s32 && k % 4 == 0) {
+    c.group = 4 * static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(k / 4 + 1)));
+    while (c.group != 0 && k % c.group != 0) c.group -= 4;
+  }
+  return c;
+}
+
 /// Guards around calls of all of these sizes, each with types and the rest in turn. Empty if all is
 /// well, else the first failure.
-[[nodiscard]] inline std::string check_linear_guards(Target target,
-                                                     const std::vector<std::int64_t>& sizes,
-                                                     std::uint64_t first_turn) {
+template <class F>
+[[nodiscard]] std::string check_linear_guards(Target target, const std::vector<std::int64_t>& sizes,
+                                              std::uint64_t first_turn, F&& case_in_turn) {
   const FaultNote note;
   const Stream stream = Stream::cpu({.threads = 1, .cap = target});
   const auto most = static_cast<std::size_t>(*std::max_element(sizes.begin(), sizes.end()));
@@ -139,7 +176,7 @@ class GuardedLinear {
   for (const std::int64_t m : sizes)
     for (const std::int64_t n : sizes)
       for (const std::int64_t k : sizes) {
-        const LinearData d = make_linear(linear_case_in_turn(++turn, m, n, k));
+        const LinearData d = make_linear(case_in_turn(++turn, m, n, k));
         const Matrix want = expected(d);
         const std::string text = std::string(name(target)) + " " + d.c.text();
         FaultNote::set(text);

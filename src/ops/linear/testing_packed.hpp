@@ -63,8 +63,7 @@ inline std::uint64_t checksum_of(Image image, std::size_t header = header_bytes)
 
 /// The image that version 1 had of the same weights: a shorter header, and sums in front.
 inline Image as_version_1(const Image& image) {
-  const auto columns =
-      static_cast<std::size_t>((field<std::int64_t>(image, n_at) + 15) / 16 * 16);
+  const auto columns = static_cast<std::size_t>((field<std::int64_t>(image, n_at) + 15) / 16 * 16);
   const auto sums = image.end() - static_cast<std::ptrdiff_t>(columns * 8);
   Image old(image.begin(), image.begin() + header_1_bytes);
   old.insert(old.end(), sums, image.end());
