@@ -17,15 +17,18 @@ from ._functions import (
     fake_quantize,
     fake_quantize_backward,
     info,
-    int_matmul,
-    linear,
-    pack,
     quantize,
     quantize_backward,
     quantize_dynamic,
+    targets,
+)
+from ._linear import (
+    float_linear,
+    int_matmul,
+    linear,
+    pack,
     quantized_matmul,
     smoothquant_linear,
-    targets,
 )
 
 _core.raise_as(Error)
@@ -41,6 +44,7 @@ __all__ = [
     "dequantize_backward",
     "fake_quantize",
     "fake_quantize_backward",
+    "float_linear",
     "info",
     "int_matmul",
     "linear",

@@ -1,11 +1,12 @@
-"""The functions of the package: typed and documented here, done in the extension module."""
+"""The functions of the package: typed and documented here and in _linear.py, done in the extension
+module."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from . import _core
-from ._core import PackedWeight, Stream
+from ._core import Stream
 
 # NumPy arrays, PyTorch tensors, and anything that speaks DLPack.
 Array = Any
@@ -197,125 +198,6 @@ def quantize_dynamic(
     return _core.quantize_dynamic(
         x, scope, mode, dtype, axis, group_size, q_min, q_max, profile, out, stream
     )
-
-
-def linear(
-    x: Array,
-    weight_q: Array | PackedWeight,
-    weight_scale: Number,
-    bias: Array | None = None,
-    *,
-    mode: Mode = "symmetric",
-    residual: Array | None = None,
-    relu: bool = False,
-    out_dtype: Float | None = None,
-    profile: Profile = "torch",
-    out: Array | None = None,
-    stream: Stream | None = None,
-) -> Array:
-    """A linear layer in 8 bits: rows of floats are quantized on the fly, multiplied, dequantized.
-
-    `weight_q` is [N, K] of int8 or uint8, or `pack`ed; `weight_scale` is one number, [N] or [N, 1].
-    `x` has any rank; its last dimension is K. A row gives the same bits in any batch.
-
-    >>> w, scale, _ = octavo.quantize_dynamic(np.float32([[1, 2], [3, -4]]))
-    >>> octavo.linear(np.float32([1, 0.5]), w, scale).round(2)
-    array([2.02, 0.98], dtype=float32)
-    """
-    return _core.linear(
-        x, weight_q, weight_scale, bias, mode, residual, relu, out_dtype, profile, out, stream
-    )
-
-
-def smoothquant_linear(
-    x_q: Array,
-    act_scale: Number,
-    weight_q: Array | PackedWeight,
-    weight_scale: Number,
-    bias: Array | None = None,
-    *,
-    act_zero_point: Number = 0,
-    residual: Array | None = None,
-    relu: bool = False,
-    out_dtype: Literal["f32", "f64", "f16", "bf16", "s8", "u8"] = "f32",
-    out_scale: float | None = None,
-    out_zero_point: int = 0,
-    profile: Profile = "torch",
-    out: Array | None = None,
-    stream: Stream | None = None,
-) -> Array:
-    """A linear layer whose input is int8 already, with one static scale.
-
-    (Scales and zero points for each row are taken as well: it is then a `quantized_matmul`.) An
-    output of s8 or u8 needs its `out_scale`, so that layers chain in 8 bits.
-
-    >>> x, w = np.int8([[1, 2]]), np.int8([[3, 4]])
-    >>> octavo.smoothquant_linear(x, 0.5, w, 0.1)
-    array([[0.55]], dtype=float32)
-    >>> octavo.smoothquant_linear(x, 0.5, w, 0.1, out_dtype="s8", out_scale=0.05)
-    array([[11]], dtype=int8)
-    """
-    return _core.smoothquant_linear(
-        x_q, act_scale, weight_q, weight_scale, bias, act_zero_point, residual, relu, out_dtype,
-        out_scale, out_zero_point, profile, out, stream,
-    )  # fmt: skip
-
-
-def quantized_matmul(
-    x_q: Array,
-    weight_q: Array | PackedWeight,
-    *,
-    act_scale: Number,
-    weight_scale: Number,
-    act_zero_point: Number = 0,
-    weight_zero_point: Number = 0,
-    bias: Array | None = None,
-    residual: Array | None = None,
-    relu: bool = False,
-    out_dtype: Literal["f32", "f64", "f16", "bf16", "s8", "u8"] = "f32",
-    out_scale: float | None = None,
-    out_zero_point: int = 0,
-    profile: Profile = "torch",
-    out: Array | None = None,
-    stream: Stream | None = None,
-) -> Array:
-    """x_q times weight_q transposed, dequantized; scales and zero points per row or one for all.
-
-    >>> octavo.quantized_matmul(np.int8([[2], [4]]), np.int8([[3]]),
-    ...                         act_scale=np.float32([1, 0.5]), weight_scale=0.5)
-    array([[3.],
-           [3.]], dtype=float32)
-    """
-    return _core.quantized_matmul(
-        x_q, weight_q, act_scale, weight_scale, act_zero_point, weight_zero_point, bias, residual,
-        relu, out_dtype, out_scale, out_zero_point, profile, out, stream,
-    )  # fmt: skip
-
-
-def int_matmul(
-    x_q: Array,
-    weight_q: Array | PackedWeight,
-    *,
-    act_zero_point: Number = 0,
-    weight_zero_point: Number = 0,
-    out: Array | None = None,
-    stream: Stream | None = None,
-) -> Array:
-    """The exact integer sums of x_q times weight_q transposed, as int32.
-
-    >>> octavo.int_matmul(np.uint8([[255, 255]]), np.int8([[127, -128]]))
-    array([[-255]], dtype=int32)
-    """
-    return _core.int_matmul(x_q, weight_q, act_zero_point, weight_zero_point, out, stream)
-
-
-def pack(weight_q: Array) -> PackedWeight:
-    """Weights [N, K] rearranged once, so that every call reads them in order: faster, same bits.
-
-    >>> octavo.pack(np.int8([[1, 2], [3, 4]]))
-    PackedWeight(shape=(2, 2), dtype='s8')
-    """
-    return _core.pack(weight_q)
 
 
 def targets() -> list[str]:

@@ -144,6 +144,44 @@ double parse_number(nb::handle value, const char* argument) {
   return numbers.value();
 }
 
+TensorRef read_as(TensorRef in, const Array& array, nb::handle q_dtype, nb::handle length) {
+  if (q_dtype.is_none() && length.is_none()) return in;
+  const char* const argument = array.argument;
+  const DType type = q_dtype.is_none() ? in.dtype : parse_dtype(q_dtype, "q_dtype");
+  const int last = in.shape.rank() - 1;
+  const std::int64_t held = last >= 0 ? in.shape[last] : 1;
+  const std::optional<std::int64_t> wanted = parse_integer(length, "length");
+  if (!is_packed(type)) {
+    if (wanted && *wanted != held)
+      invalid("length", fmt::format("expected {}, the last dimension (only s4 and u4 are packed), "
+                                    "got {}",
+                                    held, *wanted));
+    if (type != in.dtype)
+      unsupported("q_dtype", fmt::format("expected {}, the type of {}, or s4 or u4, got {}",
+                                         octavo::name(in.dtype), argument, octavo::name(type)));
+    return in;
+  }
+  if (in.dtype != DType::u8)
+    unsupported(argument, fmt::format("expected uint8, which {} is held in two to a byte, got {}",
+                                      octavo::name(type), name(array.held)));
+  if (last < 0 && wanted && *wanted != 1)
+    invalid("length", fmt::format("expected 1 for a scalar, got {}", describe(length)));
+  const std::int64_t columns = wanted.value_or(last >= 0 ? 2 * held : 1);
+  if (columns < 0 || columns > 2 * held || (columns + 1) / 2 != held)
+    invalid("length", fmt::format("expected {} or {} for rows of {} bytes, got {}",
+                                  held > 0 ? 2 * held - 1 : 0, 2 * held, held, columns));
+  if (last >= 0 && held > 1 && in.strides[last] != 1)
+    invalid(argument,
+            "expected rows of consecutive bytes, got a stride between them; copy it first");
+  for (int i = 0; i < last; ++i) in.strides[i] *= 2;
+  if (last >= 0) {
+    in.strides[last] = 1;
+    in.shape[last] = columns;
+  }
+  in.dtype = type;
+  return in;
+}
+
 const Stream& parse_stream(nb::handle value) {
   // Never freed: a daemon thread may still run in it when the process ends.
   static const auto* const all = new Stream(Stream::cpu());

@@ -39,6 +39,11 @@ namespace octavo::python {
 [[nodiscard]] double parse_number(nb::handle value, const char* argument);
 [[nodiscard]] std::int32_t parse_zero_point(nb::handle value, const char* argument);
 
+/// `in`, a view of an array of integers, as `q_dtype` and `length` say: of s4 and u4 there are two
+/// to a byte, and rows of `length`.
+[[nodiscard]] TensorRef read_as(TensorRef in, const Array& array, nb::handle q_dtype,
+                                nb::handle length);
+
 /// The class Stream of the module.
 struct PyStream {
   Stream stream;
@@ -70,6 +75,9 @@ class Numbers {
   [[nodiscard]] std::int32_t integer() const { return static_cast<std::int32_t>(value_); }
   [[nodiscard]] const Shape& shape() const { return shape_; }
   [[nodiscard]] std::int64_t numel() const { return array_ ? array_->numel() : 1; }
+  [[nodiscard]] double at(std::int64_t i) const { return array_ ? array_->as_double(i) : value_; }
+  /// Whether zero points are more than one 0, which is as good as none.
+  [[nodiscard]] bool matter() const { return !single_ || integer() != 0; }
   /// The array, contiguous; a single number is repeated `count` times.
   [[nodiscard]] TensorRef ref(std::int64_t count);
   /// Refuses an output that lies over what was given (of which `ref` may be a copy).

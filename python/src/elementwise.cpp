@@ -191,40 +191,8 @@ nb::object dequantize(nb::handle q, nb::handle scale, nb::handle zero_point, nb:
   p.op = Op::dequantize;
   p.has_range = false;
   p.element = parse_dtype(dtype, "dtype");
-  TensorRef in = input.ref();
-  p.integer = q_dtype.is_none() ? in.dtype : parse_dtype(q_dtype, "q_dtype");
-  if (is_packed(p.integer)) {
-    if (in.dtype != DType::u8)
-      unsupported("q", fmt::format("expected uint8, which {} is held in two to a byte, got {}",
-                                   octavo::name(p.integer), name(input.held)));
-    const int last = in.shape.rank() - 1;
-    if (last < 0 && !length.is_none() && parse_integer(length, "length") != 1)
-      invalid("length", fmt::format("expected 1 for a scalar, got {}", describe(length)));
-    const std::int64_t bytes = last >= 0 ? in.shape[last] : 1;
-    const std::int64_t columns =
-        parse_integer(length, "length").value_or(last >= 0 ? 2 * bytes : 1);
-    if (columns < 0 || columns > 2 * bytes || (columns + 1) / 2 != bytes)
-      invalid("length", fmt::format("expected {} or {} for rows of {} bytes, got {}",
-                                    bytes > 0 ? 2 * bytes - 1 : 0, 2 * bytes, bytes, columns));
-    if (last >= 0 && bytes > 1 && in.strides[last] != 1)
-      invalid("q", "expected rows of consecutive bytes, got a stride between them; copy it first");
-    for (int i = 0; i < last; ++i) in.strides[i] *= 2;
-    if (last >= 0) {
-      in.strides[last] = 1;
-      in.shape[last] = columns;
-    }
-    in.dtype = p.integer;
-  } else {
-    const std::int64_t last = in.shape.rank() > 0 ? in.shape[in.shape.rank() - 1] : 1;
-    const std::int64_t given = parse_integer(length, "length").value_or(last);
-    if (given != last)
-      invalid("length", fmt::format("expected {}, the last dimension (only s4 and u4 are packed), "
-                                    "got {}",
-                                    last, given));
-    if (p.integer != in.dtype)
-      unsupported("q_dtype", fmt::format("expected {}, the type of q, or s4 or u4, got {}",
-                                         octavo::name(in.dtype), octavo::name(p.integer)));
-  }
+  const TensorRef in = read_as(input.ref(), input, q_dtype, length);
+  p.integer = in.dtype;
   detail::ElementwiseArgs args;
   parameters.apply(in.shape, parse_granularity(in.shape, axis, group_size), p, args);
   args.input = &in;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "arguments.hpp"
-#include "octavo/packed_weight.hpp"
+#include "packed_weight.hpp"
 
 namespace octavo::python {
 
@@ -32,23 +32,32 @@ Quantized quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::
                            nb::handle q_max, nb::handle profile, nb::handle out, nb::handle stream);
 
 nb::object linear(nb::handle x, nb::handle weight_q, nb::handle weight_scale, nb::handle bias,
-                  nb::handle mode, nb::handle residual, nb::handle relu, nb::handle out_dtype,
-                  nb::handle profile, nb::handle out, nb::handle stream);
+                  nb::handle quantized, nb::handle group_size, nb::handle weight_zero_point,
+                  nb::handle q_dtype, nb::handle length, nb::handle mode, nb::handle residual,
+                  nb::handle relu, nb::handle out_dtype, nb::handle profile, nb::handle out,
+                  nb::handle stream);
+nb::object float_linear(nb::handle x, nb::handle weight, nb::handle bias, nb::handle residual,
+                        nb::handle relu, nb::handle out_dtype, nb::handle out, nb::handle stream);
 nb::object smoothquant_linear(nb::handle x_q, nb::handle act_scale, nb::handle weight_q,
                               nb::handle weight_scale, nb::handle bias, nb::handle act_zero_point,
                               nb::handle residual, nb::handle relu, nb::handle out_dtype,
                               nb::handle out_scale, nb::handle out_zero_point, nb::handle profile,
-                              nb::handle out, nb::handle stream);
+                              nb::handle out, nb::handle stream, nb::handle group_size,
+                              nb::handle weight_zero_point, nb::handle q_dtype, nb::handle length);
 nb::object quantized_matmul(nb::handle x_q, nb::handle weight_q, nb::handle act_scale,
                             nb::handle weight_scale, nb::handle act_zero_point,
                             nb::handle weight_zero_point, nb::handle bias, nb::handle residual,
                             nb::handle relu, nb::handle out_dtype, nb::handle out_scale,
                             nb::handle out_zero_point, nb::handle profile, nb::handle out,
-                            nb::handle stream);
+                            nb::handle stream, nb::handle group_size, nb::handle q_dtype,
+                            nb::handle length);
 nb::object int_matmul(nb::handle x_q, nb::handle weight_q, nb::handle act_zero_point,
                       nb::handle weight_zero_point, nb::handle out, nb::handle stream);
-PackedWeight pack_weight(nb::handle weight_q);
+PyPackedWeight pack_weight(nb::handle weight_q, nb::handle scale, nb::handle zero_point,
+                           nb::handle group_size, nb::handle q_dtype, nb::handle length);
 
+/// Adds PackedWeight.
+void define_packed_weight(nb::module_& m);
 /// Adds Statistics and the functions of smoothing.
 void define_offline(nb::module_& m);
 

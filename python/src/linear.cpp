@@ -1,6 +1,6 @@
-// linear, smoothquant_linear, quantized_matmul, int_matmul and pack: one call behind the first
-// four.
+// linear, smoothquant_linear, quantized_matmul, int_matmul and float_linear: one call behind all.
 #include "linear_call.hpp"
+#include "octavo/float_linear.hpp"
 #include "octavo/quantized_linear.hpp"
 #include "octavo/quantized_matmul.hpp"
 #include "octavo/smoothquant_linear.hpp"
@@ -33,10 +33,13 @@ Epilogue relu_of(nb::handle relu) {
 }  // namespace
 
 nb::object linear(nb::handle x, nb::handle weight_q, nb::handle weight_scale, nb::handle bias,
-                  nb::handle mode, nb::handle residual, nb::handle relu, nb::handle out_dtype,
-                  nb::handle profile, nb::handle out, nb::handle stream) {
+                  nb::handle quantized, nb::handle group_size, nb::handle weight_zero_point,
+                  nb::handle q_dtype, nb::handle length, nb::handle mode, nb::handle residual,
+                  nb::handle relu, nb::handle out_dtype, nb::handle profile, nb::handle out,
+                  nb::handle stream) {
   QuantizedLinearDescriptor d;
   d.mode = parse_mode(mode);
+  if (!quantized.is_none()) d.quantized = parse_dtype(quantized, "quantized");
   if (!out_dtype.is_none()) d.output = float_dtype(out_dtype);
   d.epilogue = relu_of(relu);
   d.profile = parse_profile(profile);
@@ -48,6 +51,10 @@ nb::object linear(nb::handle x, nb::handle weight_q, nb::handle weight_scale, nb
                .residual = residual,
                .out = out,
                .stream = stream,
+               .weight_zero_point = weight_zero_point,
+               .group_size = group_size,
+               .q_dtype = q_dtype,
+               .length = length,
                .x_name = "x",
                .output_like_x = out_dtype.is_none()};
   return run_linear(c);
@@ -57,14 +64,15 @@ nb::object smoothquant_linear(nb::handle x_q, nb::handle act_scale, nb::handle w
                               nb::handle weight_scale, nb::handle bias, nb::handle act_zero_point,
                               nb::handle residual, nb::handle relu, nb::handle out_dtype,
                               nb::handle out_scale, nb::handle out_zero_point, nb::handle profile,
-                              nb::handle out, nb::handle stream) {
+                              nb::handle out, nb::handle stream, nb::handle group_size,
+                              nb::handle weight_zero_point, nb::handle q_dtype, nb::handle length) {
   const Numbers scale(act_scale, "act_scale", false);
   const Numbers zero_point(act_zero_point, "act_zero_point", true);
   // One for each row is beyond the plan of static scales, but not beyond that of both.
   if (!scale.single() || !zero_point.single())
-    return quantized_matmul(x_q, weight_q, act_scale, weight_scale, act_zero_point, nb::handle(),
-                            bias, residual, relu, out_dtype, out_scale, out_zero_point, profile,
-                            out, stream);
+    return quantized_matmul(x_q, weight_q, act_scale, weight_scale, act_zero_point,
+                            weight_zero_point, bias, residual, relu, out_dtype, out_scale,
+                            out_zero_point, profile, out, stream, group_size, q_dtype, length);
   if (!scale.given()) invalid("act_scale", "expected a number or an array, got None");
   SmoothQuantLinearDescriptor d;
   d.act_scale = scale.value();
@@ -80,6 +88,10 @@ nb::object smoothquant_linear(nb::handle x_q, nb::handle act_scale, nb::handle w
                .residual = residual,
                .out = out,
                .stream = stream,
+               .weight_zero_point = weight_zero_point,
+               .group_size = group_size,
+               .q_dtype = q_dtype,
+               .length = length,
                .out_scale = out_scale,
                .out_zero_point = out_zero_point};
   return run_linear(c);
@@ -90,7 +102,8 @@ nb::object quantized_matmul(nb::handle x_q, nb::handle weight_q, nb::handle act_
                             nb::handle weight_zero_point, nb::handle bias, nb::handle residual,
                             nb::handle relu, nb::handle out_dtype, nb::handle out_scale,
                             nb::handle out_zero_point, nb::handle profile, nb::handle out,
-                            nb::handle stream) {
+                            nb::handle stream, nb::handle group_size, nb::handle q_dtype,
+                            nb::handle length) {
   QuantizedMatmulDescriptor d;
   d.output = output_dtype(out_dtype);
   d.epilogue = relu_of(relu);
@@ -106,6 +119,9 @@ nb::object quantized_matmul(nb::handle x_q, nb::handle weight_q, nb::handle act_
                .act_scale = act_scale,
                .act_zero_point = act_zero_point,
                .weight_zero_point = weight_zero_point,
+               .group_size = group_size,
+               .q_dtype = q_dtype,
+               .length = length,
                .out_scale = out_scale,
                .out_zero_point = out_zero_point};
   return run_linear(c);
@@ -125,19 +141,24 @@ nb::object int_matmul(nb::handle x_q, nb::handle weight_q, nb::handle act_zero_p
   return run_linear(c);
 }
 
-PackedWeight pack_weight(nb::handle weight_q) {
-  const Rows rows(weight_q, "weight_q");
-  if (rows.array().rank() != 2)
-    invalid("weight_q",
-            fmt::format("expected shape (N, K), got {}", to_string(rows.array().shape)));
-  const Stream& stream = parse_stream(nb::none());
-  std::optional<Result<PackedWeight>> packed;
-  {
-    const WithoutGil released;
-    packed.emplace(pack(stream, rows.ref));
-  }
-  if (!*packed) refuse(packed->error(), {{"weight", "weight_q"}});
-  return **packed;
+nb::object float_linear(nb::handle x, nb::handle weight, nb::handle bias, nb::handle residual,
+                        nb::handle relu, nb::handle out_dtype, nb::handle out, nb::handle stream) {
+  FloatLinearDescriptor d;
+  d.output = parse_dtype(out_dtype, "out_dtype");
+  if (!is_float(d.output) || d.output == DType::f64)
+    unsupported("out_dtype",
+                fmt::format("expected 'f32', 'f16' or 'bf16', got '{}'", octavo::name(d.output)));
+  d.epilogue = relu_of(relu);
+  LinearCall c{.problem = detail::linear_problem(d),
+               .x = x,
+               .weight = weight,
+               .bias = bias,
+               .residual = residual,
+               .out = out,
+               .stream = stream,
+               .x_name = "x",
+               .weight_name = "weight"};
+  return run_linear(c);
 }
 
 }  // namespace octavo::python

@@ -10,13 +10,13 @@ namespace {
 using Problem = detail::LinearProblem;
 using Plan = detail::AnyLinearPlan;
 
-// The library's names of the arguments; `x` is what the call names its input.
-void refuse_linear(const Error& error, const char* x, bool selecting) {
-  refuse(error, {{"input", x},
-                 {"activation", x},
-                 {"k", x},
-                 {"m", x},
-                 {"weight", "weight_q"},
+// The library's names of the arguments, and those of the call.
+void refuse_linear(const Error& error, const LinearCall& call, bool selecting) {
+  refuse(error, {{"input", call.x_name},
+                 {"activation", call.x_name},
+                 {"k", call.x_name},
+                 {"m", call.x_name},
+                 {"weight", call.weight_name},
                  {"weight_scales", "weight_scale"},
                  {"weight_zero_points", "weight_zero_point"},
                  {"activation_scales", "act_scale"},
@@ -26,11 +26,11 @@ void refuse_linear(const Error& error, const char* x, bool selecting) {
                  {"output", selecting ? "out_dtype" : "out"}});
 }
 
-std::shared_ptr<const Plan> cached(const Stream& stream, const Problem& p, const char* x) {
+std::shared_ptr<const Plan> cached(const Stream& stream, const LinearCall& call) {
   static auto* cache = new PlanCache<Problem, Plan>();
-  return cache->get(stream, p, [&] {
-    const Result<Plan> plan = Plan::select(stream, p, {});
-    if (!plan) refuse_linear(plan.error(), x, true);
+  return cache->get(stream, call.problem, [&] {
+    const Result<Plan> plan = Plan::select(stream, call.problem, {});
+    if (!plan) refuse_linear(plan.error(), call, true);
     return *plan;
   });
 }
@@ -41,6 +41,15 @@ Shape without_last(const Shape& shape) {
   std::array<std::int64_t, max_rank> sizes{};
   for (int i = 0; i < shape.rank() - 1; ++i) sizes[static_cast<std::size_t>(i)] = shape[i];
   return {std::span<const std::int64_t>(sizes.data(), static_cast<std::size_t>(shape.rank() - 1))};
+}
+
+// One number, or one for each of `count`.
+void check_count(const Numbers& numbers, const char* argument, std::int64_t count,
+                 const char* what) {
+  const Shape& s = numbers.shape();
+  if (numbers.single() || s == Shape{count} || s == Shape{count, 1}) return;
+  invalid(argument, fmt::format("expected one number or one per {} (shape ({},)), got shape {}",
+                                what, count, to_string(s)));
 }
 
 // A call on its way to the library. What its operands point into lives here.
@@ -61,10 +70,11 @@ class Running {
   nb::object run() {
     read_types();
     const Stream& stream = parse_stream(c_.stream);
-    if (nb::isinstance<PackedWeight>(c_.weight))
+    if (nb::isinstance<PyPackedWeight>(c_.weight))
       read_packed_weight();
     else
       read_weight_rows();
+    check_weight_type();
     out_shape_[out_shape_.rank() - 1] = p_.n;
     read_scales();
     read_zero_points();
@@ -73,8 +83,8 @@ class Running {
     read_output_parameters();
     const Array out = make_output();
     p_.m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows_)));
-    const Status status = run_plan(*cached(stream, p_, c_.x_name), stream, o_);
-    if (!status) refuse_linear(status.error(), c_.x_name, false);
+    const Status status = run_plan(*cached(stream, c_), stream, o_);
+    if (!status) refuse_linear(status.error(), c_, false);
     return out.object;
   }
 
@@ -92,10 +102,25 @@ class Running {
   }
 
   void read_packed_weight() {
-    weight_ = nb::cast<const PackedWeight&>(c_.weight);
+    held_ = &nb::cast<const PyPackedWeight&>(c_.weight);
+    weight_ = held_->packed;
+    const WeightFormat format = weight_.packed.format();
     p_.packed_weight = true;
     p_.n = weight_.packed.n();
-    p_.weight = weight_.packed.dtype();
+    p_.weight = format.code;
+    p_.group = format.group;
+    if (p_.group != 0) {
+      if (p_.output == DType::s32)
+        invalid(c_.weight_name,
+                fmt::format("expected weights with one scale per output channel (sums of groups "
+                            "have scales of their own), got groups of {}",
+                            p_.group));
+      p_.weight_scale = format.scales;
+      p_.weight_zero_points = format.zero_points;
+    }
+    not_with_a_pack(c_.group_size, "group_size");
+    not_with_a_pack(c_.q_dtype, "q_dtype");
+    not_with_a_pack(c_.length, "length");
     if (weight_.packed.k() != p_.k)
       invalid(c_.x_name,
               fmt::format("expected {} in the last dimension, as the weights have, got {}",
@@ -103,31 +128,41 @@ class Running {
   }
 
   void read_weight_rows() {
-    weight_rows_.emplace(c_.weight, "weight_q");
-    const TensorRef& w = weight_rows_->ref;
-    if (weight_rows_->array().rank() != 2)
-      invalid("weight_q",
-              fmt::format("expected shape (N, K), got {}", to_string(weight_rows_->array().shape)));
+    weight_rows_.emplace(c_.weight, c_.weight_name);
+    const TensorRef w = weight_of(*weight_rows_, c_.q_dtype, c_.length);
     if (w.shape[1] != p_.k)
-      invalid("weight_q", fmt::format("expected {} in the last dimension, as {} has, got {}", p_.k,
-                                      c_.x_name, w.shape[1]));
+      invalid(c_.weight_name, fmt::format("expected {} in the last dimension, as {} has, got {}{}",
+                                          p_.k, c_.x_name, w.shape[1],
+                                          is_packed(w.dtype) && c_.length.is_none()
+                                              ? " (two to a byte, for there is no length)"
+                                              : ""));
     p_.packed_weight = false;
     p_.n = w.shape[0];
     p_.weight = w.dtype;
+    p_.group = parse_weight_group(c_.group_size, p_.k);
     weight_ = w;
+  }
+
+  static void not_with_a_pack(nb::handle value, const char* argument) {
+    if (!value.is_none())
+      invalid(argument,
+              fmt::format("expected None (a packed weight has its own), got {}", describe(value)));
+  }
+
+  void check_weight_type() const {
+    const bool floats = p_.op == Op::float_linear;
+    if (is_float(p_.weight) == floats) return;
+    unsupported(c_.weight_name,
+                fmt::format("expected {}, got {}",
+                            floats ? "weights of f32, f16 or bf16"
+                                   : "weights of s8, u8, s4 or u4 (float_linear takes floats)",
+                            octavo::name(p_.weight)));
   }
 
   // One number, or one for each row.
   void check_rows(const Numbers& numbers, const char* argument) const {
     if (numbers.single() || numbers.shape() == without_last(x_.array().shape)) return;
     check_count(numbers, argument, rows_, "row");
-  }
-  static void check_count(const Numbers& numbers, const char* argument, std::int64_t count,
-                          const char* what) {
-    const Shape& s = numbers.shape();
-    if (numbers.single() || s == Shape{count} || s == Shape{count, 1}) return;
-    invalid(argument, fmt::format("expected one number or one per {} (shape ({},)), got shape {}",
-                                  what, count, to_string(s)));
   }
 
   // Floats that may not be None.
@@ -137,13 +172,35 @@ class Running {
     return *place;
   }
 
-  void read_scales() {
-    if (p_.output != DType::s32) {  // (raw sums have none)
+  // How many numbers there are for weights, where one would not do.
+  [[nodiscard]] std::int64_t weight_count() const {
+    return p_.group == 0 ? 1 : p_.n * (p_.k / p_.group);
+  }
+
+  // Whether the packed weight has what a run would be given, and then nothing may be given.
+  static bool held_by_pack(bool held, nb::handle value, const char* argument, const char* what) {
+    if (held && given(value))
+      invalid(argument,
+              fmt::format("expected None (the packed weight holds its {}), got some", what));
+    return held;
+  }
+
+  void read_weight_scales() {
+    if (p_.output == DType::s32 || p_.op == Op::float_linear) return;  // (they have none)
+    if (held_by_pack(held_ != nullptr && held_->has_scale(), c_.weight_scale, "weight_scale",
+                     "scales")) {
+      if (!held_->scale) return;
+      weight_scales_ = held_->scale->ref();
+    } else {
       Numbers& numbers = scale(weight_scale_, c_.weight_scale, "weight_scale");
-      check_count(numbers, "weight_scale", p_.n, "output channel");
-      weight_scales_ = numbers.ref(1);
-      o_.weight_scales = &weight_scales_;
+      check_weight_numbers(numbers, "weight_scale", p_.n, p_.k, p_.group);
+      weight_scales_ = numbers.ref(weight_count());
     }
+    o_.weight_scales = &weight_scales_;
+  }
+
+  void read_scales() {
+    read_weight_scales();
     if (!c_.act_scale.is_valid()) return;
     Numbers& numbers = scale(act_scale_, c_.act_scale, "act_scale");
     check_rows(numbers, "act_scale");
@@ -152,23 +209,27 @@ class Running {
   }
 
   // Those that are one 0 are left out, which is faster.
-  static bool matter(const Numbers& numbers) { return !numbers.single() || numbers.integer() != 0; }
-
   void read_zero_points() {
     if (p_.op == Op::quantized_matmul && c_.act_zero_point.is_valid()) {
       act_zero_.emplace(c_.act_zero_point, "act_zero_point", true);
       check_rows(*act_zero_, "act_zero_point");
-      p_.activation_zero_points = matter(*act_zero_);
+      p_.activation_zero_points = act_zero_->matter();
       if (p_.activation_zero_points) {
         act_zeros_ = act_zero_->ref(1);
         o_.activation_zero_points = &act_zeros_;
       }
     }
-    if (!c_.weight_zero_point.is_valid()) return;
-    weight_zero_.emplace(c_.weight_zero_point, "weight_zero_point", true);
-    check_count(*weight_zero_, "weight_zero_point", p_.n, "output channel");
-    if (!matter(*weight_zero_)) return;
-    weight_zeros_ = weight_zero_->ref(1);
+    const bool held = held_ != nullptr && (held_->has_zero_point() || p_.group != 0);
+    if (held_by_pack(held, c_.weight_zero_point, "weight_zero_point", "zero points")) {
+      if (!held_->zero_point) return;
+      weight_zeros_ = held_->zero_point->ref();
+    } else {
+      if (!given(c_.weight_zero_point)) return;
+      weight_zero_.emplace(c_.weight_zero_point, "weight_zero_point", true);
+      check_weight_numbers(*weight_zero_, "weight_zero_point", p_.n, p_.k, p_.group);
+      if (!weight_zero_->matter()) return;
+      weight_zeros_ = weight_zero_->ref(weight_count());
+    }
     o_.weight_zero_points = &weight_zeros_;
     p_.weight_zero_points = true;
   }
@@ -232,6 +293,7 @@ class Running {
   const Rows x_;
   const std::int64_t rows_;
   Shape out_shape_;
+  const PyPackedWeight* held_ = nullptr;
   WeightRef weight_;
   std::optional<Rows> weight_rows_, residual_;
   std::optional<Numbers> weight_scale_, act_scale_, act_zero_, weight_zero_, bias_;
@@ -242,6 +304,34 @@ class Running {
 };
 
 }  // namespace
+
+TensorRef weight_of(const Rows& rows, nb::handle q_dtype, nb::handle length) {
+  const Array& array = rows.array();
+  if (array.rank() != 2)
+    invalid(array.argument, fmt::format("expected shape (N, K), got {}", to_string(array.shape)));
+  return read_as(rows.ref, array, q_dtype, length);
+}
+
+std::int64_t parse_weight_group(nb::handle group_size, std::int64_t k) {
+  const std::optional<std::int64_t> size = parse_integer(group_size, "group_size");
+  if (!size || (*size > 0 && *size >= k)) return 0;
+  if (*size < 1 || *size % 4 != 0 || k % *size != 0)
+    invalid("group_size",
+            fmt::format("expected a multiple of 4 that divides K = {}, got {}", k, *size));
+  return *size;
+}
+
+void check_weight_numbers(const Numbers& numbers, const char* argument, std::int64_t n,
+                          std::int64_t k, std::int64_t group) {
+  if (group == 0) {
+    check_count(numbers, argument, n, "output channel");
+    return;
+  }
+  const Shape expected{n, k / group};
+  if (!numbers.single() && !(numbers.shape() == expected))
+    invalid(argument, fmt::format("expected shape {} (groups of {}) or one number, got shape {}",
+                                  to_string(expected), group, to_string(numbers.shape())));
+}
 
 nb::object run_linear(LinearCall& call) { return Running(call).run(); }
 

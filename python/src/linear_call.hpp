@@ -1,4 +1,5 @@
-// One linear call behind linear, smoothquant_linear, quantized_matmul and int_matmul.
+// One linear call behind linear, smoothquant_linear, quantized_matmul, int_matmul and
+// float_linear.
 #pragma once
 
 #include "functions.hpp"
@@ -64,6 +65,15 @@ class Rows {
   std::pair<std::uintptr_t, std::uintptr_t> extent_;  // of what was given
 };
 
+/// A weight [N, K] of any type.
+[[nodiscard]] TensorRef weight_of(const Rows& rows, nb::handle q_dtype, nb::handle length);
+/// How many of the K weights of a row share a scale; 0: all of them.
+[[nodiscard]] std::int64_t parse_weight_group(nb::handle group_size, std::int64_t k);
+/// Scales or zero points of weights: one for each output channel, or, where there are groups, for
+/// each group of every one; or one for all.
+void check_weight_numbers(const Numbers& numbers, const char* argument, std::int64_t n,
+                          std::int64_t k, std::int64_t group);
+
 /// What was given. Invalid handles: the call has none.
 struct LinearCall {
   detail::LinearProblem problem;
@@ -75,9 +85,13 @@ struct LinearCall {
   nb::handle act_scale = {};
   nb::handle act_zero_point = {};
   nb::handle weight_zero_point = {};
+  nb::handle group_size = Py_None;
+  nb::handle q_dtype = Py_None;
+  nb::handle length = Py_None;
   nb::handle out_scale = {};
   nb::handle out_zero_point = {};
   const char* x_name = "x_q";
+  const char* weight_name = "weight_q";
   bool output_like_x = false;  // the output has x's type, which has to be a float
 };
 

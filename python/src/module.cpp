@@ -64,21 +64,6 @@ std::string repr(const PyStream& s) {
                      cap ? fmt::format("'{}'", name(*cap)) : "None");
 }
 
-nb::bytes serialized(const PackedWeight& w) {
-  const std::vector<std::byte> image = w.serialize();
-  return nb::bytes(image.data(), image.size());
-}
-
-PackedWeight deserialized(nb::handle image) {
-  if (PyBytes_Check(image.ptr()) == 0)
-    unsupported("image", fmt::format("expected bytes, got {}", Py_TYPE(image.ptr())->tp_name));
-  const Result<PackedWeight> packed =
-      PackedWeight::deserialize({reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(image.ptr())),
-                                 static_cast<std::size_t>(PyBytes_GET_SIZE(image.ptr()))});
-  if (!packed) throw Refused(packed.error());
-  return *packed;
-}
-
 // A function whose arguments are all taken as they come, None included.
 template <class R, class... Args>
 void define(nb::module_& m, const char* name, R (*function)(Args...)) {
@@ -141,33 +126,7 @@ NB_MODULE(_core, m) {
       .def_prop_ro("target", &target_of, nb::sig("def target(self) -> str | None"))
       .def("__repr__", &repr);
 
-  nb::class_<octavo::PackedWeight>(m, "PackedWeight",
-                                   "Weights of a linear layer, rearranged once by `pack` so that "
-                                   "every call reads them in order.\n\n"
-                                   ">>> packed = octavo.pack(np.int8([[1, 2, 3], [4, 5, 6]]))\n"
-                                   ">>> packed.shape, packed.dtype\n((2, 3), 's8')\n"
-                                   ">>> octavo.linear(np.float32([0, 0, 1]), packed, 1.0)\n"
-                                   "array([3., 6.], dtype=float32)")
-      .def_prop_ro(
-          "shape", [](const octavo::PackedWeight& w) { return nb::make_tuple(w.n(), w.k()); },
-          nb::sig("def shape(self) -> tuple[int, int]"))
-      .def_prop_ro("dtype",
-                   [](const octavo::PackedWeight& w) { return std::string(name(w.dtype())); })
-      .def_prop_ro("nbytes", &octavo::PackedWeight::bytes)
-      .def("serialize", &serialized, "A portable image, for any CPU.")
-      .def_static("deserialize", &deserialized, nb::arg("image").none(),
-                  "Reads an image back; refuses a damaged one.",
-                  nb::sig("def deserialize(image: bytes) -> PackedWeight"))
-      .def("__getstate__", &serialized)
-      .def("__setstate__",
-           [](octavo::PackedWeight& self, const nb::bytes& image) {
-             new (&self) octavo::PackedWeight(deserialized(image));
-           })
-      .def("__repr__", [](const octavo::PackedWeight& w) {
-        return fmt::format("PackedWeight(shape=({}, {}), dtype='{}')", w.n(), w.k(),
-                           name(w.dtype()));
-      });
-
+  define_packed_weight(m);
   define(m, "quantize", &quantize);
   define(m, "quantize_backward", &quantize_backward);
   define(m, "fake_quantize", &fake_quantize);
@@ -179,6 +138,7 @@ NB_MODULE(_core, m) {
   define(m, "smoothquant_linear", &smoothquant_linear);
   define(m, "quantized_matmul", &quantized_matmul);
   define(m, "int_matmul", &int_matmul);
+  define(m, "float_linear", &float_linear);
   define(m, "pack", &pack_weight);
   define_offline(m);
   m.def("targets", &target_names);

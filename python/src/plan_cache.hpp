@@ -27,9 +27,12 @@ class Hash {
     return mixed(static_cast<std::uint64_t>(d.scope), d.shape);
   }
   std::size_t operator()(const detail::LinearProblem& p) const {
-    return mixed(
-        mixed(static_cast<std::uint64_t>(p.op), std::bit_cast<std::uint64_t>(p.act_scale.value)),
-        Shape{p.m, p.n, p.k});
+    const auto types = static_cast<std::uint64_t>(p.op) |
+                       static_cast<std::uint64_t>(p.weight) << 8U |
+                       static_cast<std::uint64_t>(p.weight_scale) << 16U |
+                       static_cast<std::uint64_t>(p.quantized) << 24U;
+    return mixed(mixed(types, std::bit_cast<std::uint64_t>(p.act_scale.value)),
+                 Shape{p.m, p.n, p.k, p.group});
   }
 
  private:

@@ -212,6 +212,41 @@ def fma(a, b, c):
         return total.astype(np.float32)
 
 
+def segments(k):
+    """How many parts a sum of floats over k is cut into."""
+    count = 1
+    while count < 8 and 2 * count * 512 <= k:
+        count *= 2
+    return count
+
+
+def float_sum(factors, k, shape, c):
+    """The products of pairs of arrays, in order: each part from 0, and the parts as a tree."""
+    count, terms = segments(k), len(factors)
+    parts = []
+    for j in range(count):
+        y = np.zeros(shape, c)
+        for a, b in factors[terms * j // count : terms * (j + 1) // count]:
+            y = fma(np.broadcast_to(a.astype(c), shape), np.broadcast_to(b.astype(c), shape), y)
+        parts.append(y)
+    while len(parts) > 1:
+        parts = [a + b for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def grouped(a, w, scale, group, zero_a, zero_w, wide):
+    """acc [M, N] of integers [M, K] and [N, K], with a scale and a zero point for every `group`."""
+    c = np.float64 if wide else np.float32
+    a = a.astype(np.int64) - zero_a
+    zero_w = np.broadcast_to(zero_w, scale.shape)
+    factors = []
+    for g in range(scale.shape[1]):
+        part = slice(g * group, (g + 1) * group)
+        sums = a[:, part] @ (w[:, part].astype(np.int64) - zero_w[:, g : g + 1]).T
+        factors.append((sums, scale[:, g]))
+    return float_sum(factors, a.shape[1], (a.shape[0], w.shape[0]), c)
+
+
 def linear(acc, act_scale, weight_scale, *, bias, residual, relu, dtype, wide, out_quant=None):
     """The epilogue on exact sums [M, N]; act_scale [M, 1] or one, weight_scale [N] or one."""
     c = np.float64 if wide else np.float32

@@ -117,7 +117,9 @@ def test_damaged_images_are_refused():
         assert e.value.argument == "image"
 
 
-@pytest.mark.parametrize("bad", [np.ones(3, np.int8), np.ones((2, 2, 2), np.int8), X, None, W > 0])
+@pytest.mark.parametrize(
+    "bad", [np.ones(3, np.int8), np.ones((2, 2, 2), np.int8), np.ones((2, 2)), None, W > 0]
+)
 def test_pack_refuses(bad):
     with pytest.raises(octavo.Error) as e:
         octavo.pack(bad)
@@ -147,16 +149,21 @@ fake_quantize_backward(x, dy, scale, zero_point=None, *, q_min=-128, q_max=127, 
 dequantize_backward(dy, scale, *, axis=None, group_size=None, out=None, stream=None)
 quantize_dynamic(x, *, scope="token", mode="symmetric", dtype="s8", axis=None, group_size=None,
                  q_min=None, q_max=None, profile="torch", out=None, stream=None)
-linear(x, weight_q, weight_scale, bias=None, *, mode="symmetric", residual=None, relu=False,
-       out_dtype=None, profile="torch", out=None, stream=None)
-smoothquant_linear(x_q, act_scale, weight_q, weight_scale, bias=None, *, act_zero_point=0,
+linear(x, weight_q, weight_scale=None, bias=None, *, quantized=None, group_size=None,
+       weight_zero_point=None, q_dtype=None, length=None, mode="symmetric", residual=None,
+       relu=False, out_dtype=None, profile="torch", out=None, stream=None)
+smoothquant_linear(x_q, act_scale, weight_q, weight_scale=None, bias=None, *, act_zero_point=0,
                    residual=None, relu=False, out_dtype="f32", out_scale=None, out_zero_point=0,
-                   profile="torch", out=None, stream=None)
-quantized_matmul(x_q, weight_q, *, act_scale, weight_scale, act_zero_point=0, weight_zero_point=0,
-                 bias=None, residual=None, relu=False, out_dtype="f32", out_scale=None,
-                 out_zero_point=0, profile="torch", out=None, stream=None)
-int_matmul(x_q, weight_q, *, act_zero_point=0, weight_zero_point=0, out=None, stream=None)
-pack(weight_q)
+                   profile="torch", out=None, stream=None, group_size=None,
+                   weight_zero_point=None, q_dtype=None, length=None)
+quantized_matmul(x_q, weight_q, *, act_scale, weight_scale=None, act_zero_point=0,
+                 weight_zero_point=None, bias=None, residual=None, relu=False, out_dtype="f32",
+                 out_scale=None, out_zero_point=0, profile="torch", out=None, stream=None,
+                 group_size=None, q_dtype=None, length=None)
+int_matmul(x_q, weight_q, *, act_zero_point=0, weight_zero_point=None, out=None, stream=None)
+float_linear(x, weight, bias=None, *, residual=None, relu=False, out_dtype="f32", out=None,
+             stream=None)
+pack(weight_q, *, scale=None, zero_point=None, group_size=None, q_dtype=None, length=None)
 Stream(threads=None, target=None)
 targets()
 info()

@@ -85,7 +85,13 @@ def linear():
     ]
     for w in weights:
         for o in options:
-            for kind in ({}, {"mode": "asymmetric"}, {"profile": "onnx"}):
+            for kind in (
+                {},
+                {"mode": "asymmetric"},
+                {"profile": "onnx"},
+                {"quantized": "s16"},
+                {"mode": "asymmetric", "quantized": "s8"},
+            ):
                 yield (
                     lambda n, w=w, o=o, k=kind: (
                         octavo.linear(X, w(n), 0.1, **o(n), **k, stream=ONE).T
@@ -115,11 +121,56 @@ def linear():
                     ).T
                 )
             )
+        yield lambda n, w=w: octavo.linear(X, w(n), 0.1, weight_zero_point=3, stream=ONE).T
         for zeros in ({}, {"act_zero_point": 1}, {"weight_zero_point": 1}):
             yield lambda n, w=w, z=zeros: octavo.int_matmul(WEIGHTS[:2], w(n), **z, stream=ONE).T
 
 
-@pytest.mark.parametrize("family", [elementwise, dynamic, linear])
+def grouped():
+    """Functions of the number of output channels, of weights in groups and of floats."""
+    wide = WEIGHTS.view(np.uint8)  # (as nibbles twice as long as X)
+    for size in (4, 8, 16):
+        for t in (np.float32, np.float16, np.float64):
+            scale = (np.arange(512 * 32 // size) % 7 / 10).reshape(512, -1).astype(t)
+            for zero in (None, 3):
+                yield (
+                    lambda n, g=size, s=scale, z=zero: (
+                        octavo.linear(
+                            X, WEIGHTS[:n], s[:n], group_size=g, weight_zero_point=z, stream=ONE
+                        ).T
+                    )
+                )
+                yield (
+                    lambda n, g=size, s=scale, z=zero: (
+                        octavo.linear(
+                            X,
+                            octavo.pack(WEIGHTS[:n], scale=s[:n], group_size=g, zero_point=z),
+                            stream=ONE,
+                        ).T
+                    )
+                )
+        for q_dtype in ("s4", "u4"):
+            yield (
+                lambda n, g=size, q=q_dtype: (
+                    octavo.linear(
+                        X, wide[:n, ::2].copy(), 0.1, group_size=g, q_dtype=q, stream=ONE
+                    ).T
+                )
+            )
+    for kind in ({"quantized": "s16"}, {"mode": "asymmetric"}):
+        yield lambda n, k=kind: octavo.linear(X, WEIGHTS[:n], 0.1, group_size=4, **k, stream=ONE).T
+    for t in (np.float32, np.float16):
+        yield lambda n, t=t: octavo.float_linear(X, WEIGHTS[:n].astype(t), stream=ONE).T
+        yield (
+            lambda n, t=t: (
+                octavo.float_linear(
+                    X.astype(t), octavo.pack(WEIGHTS[:n].astype(np.float32)), relu=True, stream=ONE
+                ).T
+            )
+        )
+
+
+@pytest.mark.parametrize("family", [elementwise, dynamic, linear, grouped])
 def test_a_call_gets_its_own_plan(family):
     """Of a size that nobody else has, no plan but its own fits a call; of one size, all would."""
     calls = list(family())

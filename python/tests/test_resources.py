@@ -28,6 +28,8 @@ BF = X.astype(FLOATS["bf16"])
 Q = np.ones((4, 64), np.int8)
 W = np.ones((8, 64), np.int8)
 PACKED = octavo.pack(W)
+HOLDS = octavo.pack(W, scale=np.ones((8, 4), np.float16), group_size=16)
+KEEPS = octavo.pack(W, scale=np.ones(8, np.float32), zero_point=1)
 SCALES = np.ones(4, np.float32)
 ONE = octavo.Stream(threads=1)
 ROWS = np.ones((4, 8), np.float32)
@@ -48,6 +50,11 @@ CALLS = {
     "dlpack": lambda: octavo.quantize(OnlyDLPack(X), OnlyDLPack(SCALES), axis=0, stream=ONE),
     "dynamic": lambda: octavo.quantize_dynamic(X, mode="asymmetric", dtype="u8", stream=ONE),
     "linear": lambda: octavo.linear(X, PACKED, 1, residual=ROWS, stream=ONE),
+    "groups": lambda: octavo.linear(X, HOLDS, quantized="s16", stream=ONE),
+    "kept": lambda: octavo.linear(X, KEEPS, stream=ONE),
+    "pack": lambda: octavo.pack(W, scale=SCALES[0], zero_point=2).unpack(),
+    "floats": lambda: octavo.float_linear(X, X, stream=ONE),
+    "refused with a pack": lambda: refused(octavo.linear, X, HOLDS, 1.0),
     "rows": lambda: octavo.int_matmul(Q[::-1], W, stream=ONE),
     "refused by the library": lambda: refused(octavo.quantize, X, 0.0, out=Q),
     "refused before": lambda: refused(octavo.quantize, X, 1.0, profile="no", out=Q),
@@ -58,7 +65,8 @@ if torch is not None:
     TX, TQ = torch.from_numpy(X), torch.from_numpy(Q)
     CALLS["torch"] = lambda: octavo.quantize(TX, 0.5, stream=ONE)
     CALLS["refused torch"] = lambda: refused(octavo.quantize, TQ, 1.0)
-OBJECTS = {"X": X, "BF": BF, "Q": Q, "W": W, "PACKED": PACKED, "SCALES": SCALES, "ONE": ONE,
+OBJECTS = {"X": X, "BF": BF, "Q": Q, "W": W, "PACKED": PACKED, "HOLDS": HOLDS,
+           "KEEPS": KEEPS, "SCALES": SCALES, "ONE": ONE,
            "ROWS": ROWS, "None": None, "Error": octavo.Error, "float32": X.dtype,
            "int8": Q.dtype}  # fmt: skip
 

@@ -123,14 +123,18 @@ def test_layers_use_the_threads_of_pytorch(monkeypatch):
     layer = octavo.torch.QuantizedLinear.from_float(torch.nn.Linear(8, 4))
     static = octavo.torch.SmoothQuantLinear.from_float(torch.nn.Linear(8, 4), act_scale=0.1)
     seen = []
-    for name in ("linear", "quantize", "smoothquant_linear"):
-        call = getattr(octavo._functions, name)
+    for module, name in (
+        (octavo._linear, "linear"),
+        (octavo._functions, "quantize"),
+        (octavo._linear, "smoothquant_linear"),
+    ):
+        call = getattr(module, name)
 
         def spy(*args, call=call, **options):
             seen.append(options["stream"].threads)
             return call(*args, **options)
 
-        monkeypatch.setattr(octavo._functions, name, spy)
+        monkeypatch.setattr(module, name, spy)
     before = torch.get_num_threads()
     try:
         for threads in (1, 2):

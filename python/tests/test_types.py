@@ -22,6 +22,15 @@ octavo.dequantize(q, scale, zero_point, axis="token", dtype="f32")
 packed: octavo.PackedWeight = octavo.pack(np.ones((3, 4), np.int8))
 n, k = packed.shape
 octavo.linear(x, packed, 0.1, relu=True)
+grouped = octavo.pack(
+    np.ones((3, 8), np.uint8), q_dtype="u4", scale=np.ones((3, 4)), group_size=4, zero_point=8
+)
+size: int | None = grouped.group_size
+kind: str | None = grouped.scale_dtype
+shifted: bool = grouped.has_zero_point
+weight, weight_scale, weight_zero_point = grouped.unpack()
+octavo.linear(np.ones(16, np.float32), grouped, quantized="s16")
+octavo.float_linear(x, octavo.pack(x), out_dtype="f16")
 names: list[str] = octavo.targets()
 try:
     octavo.quantize(x, 0.0)
@@ -38,7 +47,10 @@ if layer is not None:
 WRONG = [
     'octavo.quantize(x, 0.1, dtype="s9")',
     'octavo.quantize_dynamic(x, scope="row")',
-    "octavo.linear(x, x)",
+    "octavo.linear(x)",
+    'octavo.linear(x, x, quantized="s4")',
+    'octavo.float_linear(x, x, out_dtype="f64")',
+    'octavo.pack(x, q_dtype="s16")',
     'octavo.Stream(threads="2")',
     "octavo.pack(x).colour",
     "octavo.nonsense",

@@ -1,7 +1,8 @@
-// Three linear plans, through the one form that the C++ names share.
+// All linear plans, through the one form that the C++ names share.
 #include "octavo/linear.hpp"
 
 #include "c/boundary.hpp"
+#include "octavo/float_linear.hpp"
 #include "octavo/quantized_linear.hpp"
 #include "octavo/quantized_matmul.hpp"
 #include "octavo/smoothquant_linear.hpp"
@@ -12,7 +13,7 @@ namespace {
 using detail::AnyLinearPlan;
 using detail::LinearProblem;
 
-// What the three descriptors have in common, and then the problem of this one.
+// What the descriptors have in common, and then the problem of this one.
 template <class Descriptor>
 LinearProblem problem_from(Reader& reader, const octavo_linear_desc& given, Descriptor d) {
   d.m = given.m;
@@ -21,7 +22,21 @@ LinearProblem problem_from(Reader& reader, const octavo_linear_desc& given, Desc
   d.activation = reader.dtype("activation", given.activation);
   d.weight = reader.dtype("weight", given.weight);
   d.output = reader.dtype("output", given.output);
-  d.weight_zero_points = given.weight_zero_points != 0;
+  if constexpr (requires { d.weight_zero_points; }) {
+    d.weight_zero_points = given.weight_zero_points != 0;
+    d.group_size = given.group_size;
+    d.weight_scale = reader.dtype("weight_scale", given.weight_scale).value_or(DType::f32);
+  } else {
+    const auto none = [&](const char* argument, std::int64_t value) {
+      if (value != 0)
+        reader.refuse(detail::invalid(
+            argument,
+            fmt::format("expected 0 (weights of OCTAVO_FLOAT_LINEAR have no scales), got {}",
+                        value)));
+    };
+    none("weight_zero_points", given.weight_zero_points);
+    none("group_size", given.group_size);
+  }
   d.packed_weight = given.packed_weight != 0;
   d.epilogue = reader.enumerator<Epilogue>("epilogue", given.epilogue, 8);
   d.profile = reader.profile(given.profile);
@@ -48,12 +63,15 @@ LinearProblem problem_of(Reader& reader, const octavo_linear_desc* desc) {
       d.activation_zero_points = given.activation_zero_points != 0;
       return problem_from(reader, given, d);
     }
+    case OCTAVO_FLOAT_LINEAR:
+      return problem_from(reader, given, FloatLinearDescriptor());
     default:
       reader.refuse(detail::unsupported(
-          "op", fmt::format("expected OCTAVO_QUANTIZED_LINEAR ({}), OCTAVO_SMOOTHQUANT_LINEAR ({}) "
-                            "or OCTAVO_QUANTIZED_MATMUL ({}), got {}",
+          "op", fmt::format("expected OCTAVO_QUANTIZED_LINEAR ({}), OCTAVO_SMOOTHQUANT_LINEAR "
+                            "({}), OCTAVO_QUANTIZED_MATMUL ({}) or OCTAVO_FLOAT_LINEAR ({}), got "
+                            "{}",
                             OCTAVO_QUANTIZED_LINEAR, OCTAVO_SMOOTHQUANT_LINEAR,
-                            OCTAVO_QUANTIZED_MATMUL, given.op)));
+                            OCTAVO_QUANTIZED_MATMUL, OCTAVO_FLOAT_LINEAR, given.op)));
       return {};
   }
 }
@@ -73,6 +91,11 @@ class Arguments {
       weight_ = a.packed->packed;
     } else {
       weight_ = WeightRef(TensorRef(reader.tensor("weight", a.weight)));
+    }
+    if (plan.sku().op == Op::float_linear) {
+      constexpr const char* floats = "weights of OCTAVO_FLOAT_LINEAR have none";
+      reader.absent("weight_scales", a.weight_scales, floats);
+      reader.absent("weight_zero_points", a.weight_zero_points, floats);
     }
     weight_scales_ = reader.maybe_tensor("weight_scales", a.weight_scales);
     weight_zero_points_ = reader.maybe_tensor("weight_zero_points", a.weight_zero_points);

@@ -9,9 +9,10 @@ octavo_linear_desc c_descriptor(const LinearData& data) {
   const LinearCase& c = data.c;
   octavo_linear_desc d{};
   d.struct_size = sizeof d;
-  d.op = c.kind == LinearKind::matmul    ? OCTAVO_QUANTIZED_MATMUL
-         : c.kind == LinearKind::dynamic ? OCTAVO_QUANTIZED_LINEAR
-                                         : OCTAVO_SMOOTHQUANT_LINEAR;
+  d.op = c.kind == LinearKind::matmul        ? OCTAVO_QUANTIZED_MATMUL
+         : c.kind == LinearKind::dynamic     ? OCTAVO_QUANTIZED_LINEAR
+         : c.kind == LinearKind::smoothquant ? OCTAVO_SMOOTHQUANT_LINEAR
+                                             : OCTAVO_FLOAT_LINEAR;
   d.m = c.m;
   d.n = c.n;
   d.k = c.k;
@@ -29,6 +30,8 @@ octavo_linear_desc c_descriptor(const LinearData& data) {
     d.act_zero_point = data.act_zero_point;
   }
   d.activation_zero_points = c.activation_zero_points ? 1 : 0;
+  d.group_size = c.group;
+  if (c.parameter != DType::f32) d.weight_scale = to_c(std::optional(c.parameter));
   return d;
 }
 
@@ -44,8 +47,10 @@ octavo_linear_args c_arguments(CTensors& c, const LinearData& data,
   } else {
     a.weight = c(cpp.weight.tensor);
   }
-  a.weight_scales = c.maybe(cpp.weight_scales);
-  a.weight_zero_points = c.maybe(cpp.weight_zero_points);
+  if (data.c.kind != LinearKind::floats) {
+    a.weight_scales = c.maybe(cpp.weight_scales);
+    a.weight_zero_points = c.maybe(cpp.weight_zero_points);
+  }
   if (data.c.kind == LinearKind::matmul) {
     a.activation_scales = c.maybe(cpp.activation_scales);
     a.activation_zero_points = c.maybe(cpp.activation_zero_points);
@@ -58,10 +63,52 @@ octavo_linear_args c_arguments(CTensors& c, const LinearData& data,
   return a;
 }
 
-Handle<octavo_packed_weight> c_packed(const octavo_stream* cpu, const Matrix& weight) {
+// The scales of groups, and their zero points.
+const octavo_tensor* c_scales(CTensors& tensors, const LinearData& d) {
+  return tensors(
+      TensorRef(d.weight_scales.bytes.data(), d.weight_scales.type, {d.c.n, d.c.groups()}));
+}
+const octavo_tensor* c_zero_points(CTensors& tensors, const LinearData& d) {
+  if (!d.c.weight_zero_points) return nullptr;
+  return tensors(TensorRef(d.weight_zero_points.data(), {d.c.n, d.c.groups()}));
+}
+
+Handle<octavo_packed_weight> c_packed(const octavo_stream* cpu, const LinearData& d) {
   CTensors tensors;
-  return made<octavo_packed_weight>(
-      [&](auto out) { return octavo_pack_weight(cpu, tensors(weight.ref()), out); });
+  const octavo_tensor* weight = tensors(d.weight.ref());
+  return made<octavo_packed_weight>([&](auto out) {
+    if (d.c.group == 0) return octavo_pack_weight(cpu, weight, out);
+    return octavo_pack_weight_groups(cpu, weight, d.c.group, c_scales(tensors, d),
+                                     c_zero_points(tensors, d), out);
+  });
+}
+
+// A case by C, and by C++.
+void expect_bits_of_cxx(const octavo_stream* cpu, const LinearData& data) {
+  SCOPED_TRACE(data.c.text());
+  Matrix want;
+  ASSERT_EQ(run(Stream::cpu(), data, want), "");
+  const octavo_linear_desc d = c_descriptor(data);
+  const auto plan =
+      made<octavo_plan>([&](auto out) { return octavo_linear_select(cpu, &d, nullptr, out); });
+  ASSERT_NE(plan, nullptr);
+  octavo_guarantee guarantee{};
+  guarantee.struct_size = sizeof guarantee;
+  ASSERT_EQ(octavo_plan_guarantee(plan.get(), &guarantee), OCTAVO_OK);
+  EXPECT_EQ(guarantee.accumulator.is_set, data.c.kind == LinearKind::floats ? 0 : 1);
+  if (guarantee.accumulator.is_set != 0) {
+    EXPECT_EQ(guarantee.accumulator.value, OCTAVO_S32);
+  }
+  Handle<octavo_packed_weight> packed;
+  if (data.c.packed) packed = c_packed(cpu, data);
+  Matrix got = blank_output(data.c);
+  CTensors tensors;
+  const octavo_linear_args a = c_arguments(tensors, data, packed.get(), got);
+  const CWorkspace workspace(plan.get());
+  EXPECT_EQ(octavo_linear_can_implement(plan.get(), &a), OCTAVO_OK);
+  ASSERT_EQ(octavo_linear_run(plan.get(), cpu, workspace.data, workspace.bytes, &a), OCTAVO_OK)
+      << octavo_last_error()->message;
+  EXPECT_EQ(got.bytes, want.bytes);
 }
 
 TEST(CLinear, GivesTheBitsOfCxx) {
@@ -69,32 +116,107 @@ TEST(CLinear, GivesTheBitsOfCxx) {
   int packed_ones = 0;
   for (std::uint64_t turn = 0; turn < (slow_machine() ? 28 : 140); ++turn) {
     const LinearData data = make_linear(linear_case_in_turn(turn, 5, 19, 33));
-    SCOPED_TRACE(data.c.text());
-    Matrix want;
-    ASSERT_EQ(run(Stream::cpu(), data, want), "");
-
-    const octavo_linear_desc d = c_descriptor(data);
-    const auto plan = made<octavo_plan>(
-        [&](auto out) { return octavo_linear_select(cpu.get(), &d, nullptr, out); });
-    ASSERT_NE(plan, nullptr);
-    octavo_guarantee guarantee{};
-    guarantee.struct_size = sizeof guarantee;
-    ASSERT_EQ(octavo_plan_guarantee(plan.get(), &guarantee), OCTAVO_OK);
-    EXPECT_EQ(guarantee.accumulator.is_set, 1);
-    EXPECT_EQ(guarantee.accumulator.value, OCTAVO_S32);
-    Handle<octavo_packed_weight> packed;
-    if (data.c.packed) packed = c_packed(cpu.get(), data.weight), ++packed_ones;
-    Matrix got = blank_output(data.c);
-    CTensors tensors;
-    const octavo_linear_args a = c_arguments(tensors, data, packed.get(), got);
-    const CWorkspace workspace(plan.get());
-    EXPECT_EQ(octavo_linear_can_implement(plan.get(), &a), OCTAVO_OK);
-    ASSERT_EQ(octavo_linear_run(plan.get(), cpu.get(), workspace.data, workspace.bytes, &a),
-              OCTAVO_OK)
-        << octavo_last_error()->message;
-    EXPECT_EQ(got.bytes, want.bytes);
+    packed_ones += data.c.packed ? 1 : 0;
+    expect_bits_of_cxx(cpu.get(), data);
   }
   EXPECT_GT(packed_ones, 0);
+}
+
+TEST(CLinear, GivesTheBitsOfCxxInGroupsToo) {
+  const auto cpu = c_stream();
+  constexpr std::array weights{DType::s4, DType::u4, DType::s8, DType::u8};
+  constexpr std::array kinds{LinearKind::dynamic, LinearKind::matmul, LinearKind::smoothquant};
+  for (std::uint64_t i = 0; i < (slow_machine() ? 24 : 96); ++i) {
+    LinearCase c;
+    c.m = 3, c.n = 35, c.k = 48;
+    c.group = i % 5 == 4 ? 0 : i % 2 == 0 ? 8 : 16;
+    c.kind = kinds[i % 3];
+    c.weight = weights[i / 3 % 4];
+    if (c.kind == LinearKind::dynamic) {
+      c.activation = all_floats[i / 12 % all_floats.size()];
+      if (i % 2 == 0) c.quantized = DType::s16;
+    }
+    c.weight_zero_points = i % 4 < 2;
+    c.packed = i % 7 < 5;
+    c.parameter = all_floats[i / 2 % all_floats.size()];
+    c.epilogue = static_cast<Epilogue>(i % 8);
+    c.seed = i;
+    expect_bits_of_cxx(cpu.get(), make_linear(c));
+  }
+}
+
+TEST(CLinear, GivesTheBitsOfCxxOfFloatsToo) {
+  const auto cpu = c_stream();
+  constexpr std::array types{DType::f32, DType::f16, DType::bf16};
+  constexpr std::array outputs{DType::f32, DType::f16, DType::bf16, DType::s8, DType::u8};
+  for (std::uint64_t i = 0; i < 45; ++i) {
+    LinearCase c;
+    c.kind = LinearKind::floats;
+    c.m = 3, c.n = 35, c.k = 21;
+    c.activation = types[i % 3];
+    c.weight = types[i / 3 % 3];
+    c.output = outputs[i % 5];
+    c.packed = i % 2 == 0;
+    c.epilogue = static_cast<Epilogue>(i % 8);
+    c.seed = i;
+    expect_bits_of_cxx(cpu.get(), make_linear(c));
+  }
+}
+
+TEST(CLinear, RefusesWhatFloatsHaveNoUseFor) {
+  const auto cpu = c_stream();
+  LinearCase c;
+  c.kind = LinearKind::floats;
+  c.m = 2, c.n = 3, c.k = 8;
+  c.activation = c.weight = DType::f32;
+  const LinearData data = make_linear(c);
+  octavo_plan* none = nullptr;
+  octavo_linear_desc d = c_descriptor(data);
+  d.group_size = 4;
+  expect_refusal(octavo_linear_select(cpu.get(), &d, nullptr, &none), OCTAVO_INVALID_PROBLEM,
+                 "group_size", "FLOAT_LINEAR have no scales), got 4");
+  d = c_descriptor(data);
+  d.weight_zero_points = 1;
+  expect_refusal(octavo_linear_select(cpu.get(), &d, nullptr, &none), OCTAVO_INVALID_PROBLEM,
+                 "weight_zero_points", "FLOAT_LINEAR");
+  EXPECT_EQ(none, nullptr);
+  d = c_descriptor(data);
+  const auto plan = made<octavo_plan>(
+      [&](auto out) { return octavo_linear_select(cpu.get(), &d, nullptr, out); });
+  Matrix out = blank_output(c);
+  CTensors tensors;
+  const octavo_linear_args good = c_arguments(tensors, data, nullptr, out);
+  ASSERT_EQ(octavo_linear_can_implement(plan.get(), &good), OCTAVO_OK);
+  octavo_linear_args a = good;
+  a.weight_scales = good.input;
+  expect_refusal(octavo_linear_can_implement(plan.get(), &a), OCTAVO_INVALID_PROBLEM,
+                 "weight_scales", "expected NULL");
+  a = good;
+  a.weight_zero_points = good.input;
+  expect_refusal(octavo_linear_can_implement(plan.get(), &a), OCTAVO_INVALID_PROBLEM,
+                 "weight_zero_points", "expected NULL");
+}
+
+TEST(CLinear, TakesADescriptorFromBeforeThereWereGroups) {
+  const auto cpu = c_stream();
+  LinearCase c;
+  c.m = 2, c.n = 3, c.k = 8;
+  const LinearData data = make_linear(c);
+  octavo_linear_desc d = c_descriptor(data);
+  // What lies behind is not looked at.
+  d.struct_size = offsetof(octavo_linear_desc, group_size);
+  d.group_size = 3;
+  d.weight_scale = octavo_some(99);
+  const auto plan = made<octavo_plan>(
+      [&](auto out) { return octavo_linear_select(cpu.get(), &d, nullptr, out); });
+  ASSERT_NE(plan, nullptr);
+  d.struct_size = sizeof d;
+  octavo_plan* none = nullptr;
+  expect_refusal(octavo_linear_select(cpu.get(), &d, nullptr, &none), OCTAVO_UNSUPPORTED,
+                 "weight_scale", "got 99");
+  d.weight_scale = {};
+  expect_refusal(octavo_linear_select(cpu.get(), &d, nullptr, &none), OCTAVO_INVALID_PROBLEM,
+                 "group_size", "multiple of 4, got 3");
 }
 
 TEST(CLinear, RefusesWhatItHasNoUseFor) {
@@ -128,7 +250,7 @@ TEST(CLinear, RefusesWhatItHasNoUseFor) {
   a = good;
   a.activation_zero_points = good.weight_scales;
   refused(a, OCTAVO_INVALID_PROBLEM, "activation_zero_points", "QUANTIZED_MATMUL");
-  const auto packed = c_packed(cpu.get(), smooth.weight);
+  const auto packed = c_packed(cpu.get(), smooth);
   a = good;
   a.packed = packed.get();
   refused(a, OCTAVO_INVALID_PROBLEM, "weight", "packed");
@@ -160,53 +282,6 @@ TEST(CLinear, RefusesAQuantizedOutputWithoutItsScale) {
   a.output_scale = 0;
   expect_refusal(octavo_linear_can_implement(plan.get(), &a), OCTAVO_INVALID_PROBLEM,
                  "output_scale", "got 0");
-}
-
-TEST(CPackedWeight, IsThatOfCxx) {
-  const auto cpu = c_stream();
-  LinearCase c;
-  c.n = 19, c.k = 33, c.weight = DType::u8;
-  const LinearData data = make_linear(c);
-  const std::vector<std::byte> want = pack(Stream::cpu(), data.weight.ref())->serialize();
-
-  const octavo_pack_desc d{sizeof d, c.n, c.k, OCTAVO_U8};
-  const auto plan =
-      made<octavo_plan>([&](auto out) { return octavo_pack_select(cpu.get(), &d, nullptr, out); });
-  const auto packed = made<octavo_packed_weight>(
-      [&](auto out) { return octavo_pack_make_packed(plan.get(), out); });
-  CTensors tensors;
-  const octavo_pack_args a{sizeof a, tensors(data.weight.ref()), packed.get()};
-  EXPECT_EQ(octavo_pack_can_implement(plan.get(), &a), OCTAVO_OK);
-  ASSERT_EQ(octavo_pack_run(plan.get(), cpu.get(), nullptr, 0, &a), OCTAVO_OK);
-
-  octavo_packed_weight_info info{};
-  info.struct_size = sizeof info;
-  ASSERT_EQ(octavo_packed_weight_get_info(packed.get(), &info), OCTAVO_OK);
-  EXPECT_EQ(info.n, c.n);
-  EXPECT_EQ(info.k, c.k);
-  EXPECT_EQ(info.dtype, OCTAVO_U8);
-  ASSERT_EQ(info.serialized_bytes, want.size());
-
-  std::vector<std::byte> image(want.size(), std::byte{0x55});
-  expect_refusal(octavo_packed_weight_serialize(packed.get(), image.data(), image.size() - 1),
-                 OCTAVO_BUFFER_TOO_SMALL, "image", "expected at least");
-  EXPECT_EQ(octavo_last_error()->needed, static_cast<std::int64_t>(want.size()));
-  EXPECT_EQ(octavo_last_error()->got, static_cast<std::int64_t>(want.size()) - 1);
-  EXPECT_EQ(image, std::vector<std::byte>(want.size(), std::byte{0x55}));
-  ASSERT_EQ(octavo_packed_weight_serialize(packed.get(), image.data(), image.size()), OCTAVO_OK);
-  EXPECT_EQ(image, want);
-
-  const auto read = made<octavo_packed_weight>(
-      [&](auto out) { return octavo_packed_weight_deserialize(image.data(), image.size(), out); });
-  std::vector<std::byte> again(want.size());
-  ASSERT_EQ(octavo_packed_weight_serialize(read.get(), again.data(), again.size()), OCTAVO_OK);
-  EXPECT_EQ(again, want);
-
-  octavo_packed_weight* out = nullptr;
-  image.back() ^= std::byte{1};
-  expect_refusal(octavo_packed_weight_deserialize(image.data(), image.size(), &out),
-                 OCTAVO_INVALID_PROBLEM, "image", "damaged");
-  EXPECT_EQ(out, nullptr);
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 // The numbers of octavo.h are those of the C++ headers, and stay what they are; so do the structs.
 #include "octavo/octavo.h"
+
+#include <cstddef>
+
 #include "octavo/octavo.hpp"
 
 namespace octavo {
@@ -51,6 +54,7 @@ static_assert(same(OCTAVO_OBSERVE_HISTOGRAM, Op::observe_histogram, 9));
 static_assert(same(OCTAVO_QUANTIZED_MATMUL, Op::quantized_matmul, 11));
 static_assert(same(OCTAVO_QUANTIZED_LINEAR, Op::quantized_linear, 12));
 static_assert(same(OCTAVO_SMOOTHQUANT_LINEAR, Op::smoothquant_linear, 14));
+static_assert(same(OCTAVO_FLOAT_LINEAR, Op::float_linear, 15));
 
 static_assert(same(OCTAVO_PER_TENSOR, Layout::per_tensor, 0));
 static_assert(same(OCTAVO_PER_CHANNEL, Layout::per_channel, 1));
@@ -80,10 +84,14 @@ static_assert(sizeof(octavo_elementwise_desc) == 80);
 static_assert(sizeof(octavo_elementwise_args) == 72);
 static_assert(sizeof(octavo_dynamic_range_desc) == 72);
 static_assert(sizeof(octavo_dynamic_range_args) == 40);
-static_assert(sizeof(octavo_packed_weight_info) == 48);
-static_assert(sizeof(octavo_pack_desc) == 32);
-static_assert(sizeof(octavo_pack_args) == 24);
-static_assert(sizeof(octavo_linear_desc) == 96);
+static_assert(sizeof(octavo_packed_weight_info) == 72);
+static_assert(offsetof(octavo_packed_weight_info, group_size) == 48);
+static_assert(sizeof(octavo_pack_desc) == 56);
+static_assert(offsetof(octavo_pack_desc, group_size) == 32);
+static_assert(sizeof(octavo_pack_args) == 40);
+static_assert(offsetof(octavo_pack_args, scales) == 24);
+static_assert(sizeof(octavo_linear_desc) == 112);
+static_assert(offsetof(octavo_linear_desc, group_size) == 96);
 static_assert(sizeof(octavo_linear_args) == 104);
 static_assert(sizeof(octavo_observer_desc) == 48);
 static_assert(sizeof(octavo_observer_args) == 24);

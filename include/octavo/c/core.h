@@ -60,7 +60,7 @@ enum {
   OCTAVO_S4 = 6, /* two per byte, the even index in the low nibble; each row starts on a byte */
   OCTAVO_U4 = 7,
   OCTAVO_S32 = 8, /* zero points and raw sums */
-  OCTAVO_S16 = 9  /* of quantize, dequantize and dynamic ranges */
+  OCTAVO_S16 = 9  /* of quantize, dequantize, dynamic ranges, and activations within a layer */
 };
 
 OCTAVO_API const char* octavo_dtype_name(octavo_dtype dtype);
@@ -212,7 +212,8 @@ enum {
   OCTAVO_OBSERVE_HISTOGRAM = 9,
   OCTAVO_QUANTIZED_MATMUL = 11,
   OCTAVO_QUANTIZED_LINEAR = 12,
-  OCTAVO_SMOOTHQUANT_LINEAR = 14
+  OCTAVO_SMOOTHQUANT_LINEAR = 14,
+  OCTAVO_FLOAT_LINEAR = 15
 };
 /* What shares a scale. */
 typedef int32_t octavo_layout;

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .. import _core, _functions
+from .. import _core, _functions, _linear
 from ._layers import invalid, is_linear, unsupported, weight_of
 
 _NAMES: dict[torch.dtype, _functions.Float] = {
@@ -124,7 +124,7 @@ class _Int8Linear(torch.nn.Module):
         weight = self._buffers["weight_q"]
         key = (weight.data_ptr(), None if weight.is_inference() else weight._version)
         if self._packed is None or self._packed[0] != key:
-            self._packed = (key, _functions.pack(weight))
+            self._packed = (key, _linear.pack(weight))
         return self._packed[1]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class QuantizedLinear(_Int8Linear):
 
     def _run(self, x: torch.Tensor) -> torch.Tensor:
         buffers = self._buffers  # (the attributes cost half a microsecond each)
-        return _functions.linear(
+        return _linear.linear(
             x,
             self._weight(),
             buffers["weight_scale"],
@@ -276,7 +276,7 @@ class SmoothQuantLinear(_Int8Linear):
             x_q = _functions.quantize(x, scale, stream=stream)
         else:
             x_q = _functions.quantize(x, buffers["input_scale"], axis=-1, stream=stream)
-        return _functions.smoothquant_linear(
+        return _linear.smoothquant_linear(
             x_q,
             scale,
             self._weight(),

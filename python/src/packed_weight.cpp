@@ -1,0 +1,245 @@
+// pack, and the class PackedWeight.
+#include "packed_weight.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "linear_call.hpp"
+
+namespace octavo::python {
+namespace {
+
+// ---- pack ---------------------------------------------------------------------------------------
+
+// Numbers of output channels, checked here: a call that is refused later could not say where they
+// came from.
+template <class Good>
+Kept keep(Numbers& numbers, const char* argument, Good good, const std::string& expected) {
+  for (std::int64_t i = 0; i < numbers.numel(); ++i)
+    if (!good(numbers.at(i)))
+      invalid(argument, fmt::format("expected {}, got {} at index {}", expected, numbers.at(i), i));
+  const TensorRef ref = numbers.ref(1);
+  Kept kept{ref.dtype, std::vector<std::byte>(
+                           static_cast<std::size_t>(numbers.numel() * bytes_for(ref.dtype, 1)))};
+  if (!kept.bytes.empty()) std::memcpy(kept.bytes.data(), ref.data, kept.bytes.size());
+  return kept;
+}
+
+void keep_channels(PyPackedWeight& made, Numbers& scale, Numbers& zero_point, DType weight) {
+  if (scale.given())
+    made.scale = keep(
+        scale, "scale", [](double v) { return std::isfinite(v); }, "scales that are finite");
+  if (!zero_point.matter()) return;
+  const IntRange range = storage_range(weight);
+  made.zero_point = keep(
+      zero_point, "zero_point", [&](double v) { return v >= range.min && v <= range.max; },
+      fmt::format("{} to {}, the range of {}", range.min, range.max, octavo::name(weight)));
+}
+
+// ---- images -------------------------------------------------------------------------------------
+
+nb::bytes serialized(const PyPackedWeight& w) {
+  const std::vector<std::byte> image = w.packed.serialize();
+  return nb::bytes(image.data(), image.size());
+}
+
+PyPackedWeight deserialized(nb::handle image) {
+  if (PyBytes_Check(image.ptr()) == 0)
+    unsupported("image", fmt::format("expected bytes, got {}", Py_TYPE(image.ptr())->tp_name));
+  const Result<PackedWeight> packed =
+      PackedWeight::deserialize({reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(image.ptr())),
+                                 static_cast<std::size_t>(PyBytes_GET_SIZE(image.ptr()))});
+  if (!packed) throw Refused(packed.error());
+  return {*packed};
+}
+
+// For pickle: an image, and what is kept beside it, if anything is.
+nb::object state_of(const PyPackedWeight& w) {
+  if (!w.scale && !w.zero_point) return serialized(w);
+  const auto bytes = [](const Kept& kept) {
+    return nb::bytes(kept.bytes.data(), kept.bytes.size());
+  };
+  nb::object scale = nb::none();
+  nb::object zero_point = nb::none();
+  if (w.scale)
+    scale = nb::make_tuple(std::string(octavo::name(w.scale->dtype)).c_str(), bytes(*w.scale));
+  if (w.zero_point) zero_point = bytes(*w.zero_point);
+  return nb::make_tuple(serialized(w), scale, zero_point);
+}
+
+Kept kept_from(nb::handle bytes, DType dtype, std::int64_t n) {
+  if (PyBytes_Check(bytes.ptr()) == 0)
+    unsupported("state", fmt::format("expected bytes, got {}", class_name(bytes)));
+  const auto* data = reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(bytes.ptr()));
+  const std::int64_t size = PyBytes_GET_SIZE(bytes.ptr());
+  if (size != bytes_for(dtype, 1) && size != bytes_for(dtype, n))
+    invalid("state", fmt::format("expected {} numbers of {}, or one, got {} bytes", n,
+                                 octavo::name(dtype), size));
+  return {dtype, {data, data + size}};
+}
+
+PyPackedWeight from_state(nb::handle state) {
+  if (PyTuple_Check(state.ptr()) == 0) return deserialized(state);
+  if (PyTuple_GET_SIZE(state.ptr()) != 3)
+    invalid("state", fmt::format("expected three parts, got {}", PyTuple_GET_SIZE(state.ptr())));
+  PyPackedWeight w = deserialized(PyTuple_GET_ITEM(state.ptr(), 0));
+  const nb::handle scale = PyTuple_GET_ITEM(state.ptr(), 1);
+  const nb::handle zero_point = PyTuple_GET_ITEM(state.ptr(), 2);
+  if (!scale.is_none()) {
+    if (PyTuple_Check(scale.ptr()) == 0 || PyTuple_GET_SIZE(scale.ptr()) != 2)
+      invalid("state", fmt::format("expected scales with their type, got {}", describe(scale)));
+    const DType dtype = parse_dtype(PyTuple_GET_ITEM(scale.ptr(), 0), "state");
+    if (!is_float(dtype))
+      unsupported("state", fmt::format("expected scales of floats, got {}", octavo::name(dtype)));
+    w.scale = kept_from(PyTuple_GET_ITEM(scale.ptr(), 1), dtype, w.packed.n());
+  }
+  if (!zero_point.is_none()) w.zero_point = kept_from(zero_point, DType::s32, w.packed.n());
+  return w;
+}
+
+// ---- what it holds ------------------------------------------------------------------------------
+
+nb::object unpacked(const PyPackedWeight& w) {
+  const WeightFormat format = w.packed.format();
+  const nb::object none = nb::none();
+  const auto array = [&](const Shape& shape, DType dtype) {
+    return Output(none, w.maker, shape, dtype, "packed");
+  };
+  const Output weight = array({w.packed.n(), w.packed.k()}, format.code);
+  std::optional<Output> scale, zero_point;
+  TensorMut scales, zero_points;
+  if (format.group != 0) {
+    const Shape shape{w.packed.n(), w.packed.k() / format.group};
+    scales = scale.emplace(array(shape, format.scales)).tensor();
+    if (format.zero_points) zero_points = zero_point.emplace(array(shape, DType::s32)).tensor();
+  }
+  const auto copy = [&](const std::optional<Kept>& kept, std::optional<Output>& to) {
+    if (!kept) return;
+    to.emplace(array({kept->count()}, kept->dtype));
+    if (!kept->bytes.empty())
+      std::memcpy(to->tensor().data, kept->bytes.data(), kept->bytes.size());
+  };
+  copy(w.scale, scale);
+  copy(w.zero_point, zero_point);
+  Status status;
+  {
+    const WithoutGil released;
+    status = w.packed.unpack(weight.tensor(), scales, zero_points);
+  }
+  if (!status) throw Refused(status.error());
+  return nb::make_tuple(weight.object(), scale ? scale->object() : none,
+                        zero_point ? zero_point->object() : none);
+}
+
+std::size_t bytes_held(const PyPackedWeight& w) {
+  return w.packed.bytes() + (w.scale ? w.scale->bytes.size() : 0) +
+         (w.zero_point ? w.zero_point->bytes.size() : 0);
+}
+
+nb::object group_size_of(const PyPackedWeight& w) {
+  const std::int64_t group = w.packed.format().group;
+  return group == 0 ? nb::object(nb::none()) : nb::object(nb::int_(group));
+}
+
+nb::object scale_dtype_of(const PyPackedWeight& w) {
+  if (!w.has_scale()) return nb::none();
+  const DType dtype = w.scale ? w.scale->dtype : w.packed.format().scales;
+  return nb::str(std::string(octavo::name(dtype)).c_str());
+}
+
+std::string repr(const PyPackedWeight& w) {
+  const std::int64_t group = w.packed.format().group;
+  return fmt::format("PackedWeight(shape=({}, {}), dtype='{}'{})", w.packed.n(), w.packed.k(),
+                     octavo::name(w.packed.dtype()),
+                     group == 0 ? "" : fmt::format(", group_size={}", group));
+}
+
+}  // namespace
+
+PyPackedWeight pack_weight(nb::handle weight_q, nb::handle scale, nb::handle zero_point,
+                           nb::handle group_size, nb::handle q_dtype, nb::handle length) {
+  const Rows rows(weight_q, "weight_q");
+  const TensorRef w = weight_of(rows, q_dtype, length);
+  if (is_float(w.dtype))
+    for (const auto& [value, argument] :
+         {std::pair(scale, "scale"), {zero_point, "zero_point"}, {group_size, "group_size"}})
+      if (!value.is_none())
+        invalid(argument,
+                fmt::format("expected None with weights of floats, got {}", describe(value)));
+  const std::int64_t n = w.shape[0];
+  const std::int64_t k = w.shape[1];
+  const std::int64_t group = parse_weight_group(group_size, k);
+  Numbers scales(scale, "scale", false);
+  Numbers zero_points(zero_point, "zero_point", true);
+  if (!scales.given() && !group_size.is_none())
+    invalid("scale", "expected the scales of the groups, got None");
+  check_weight_numbers(scales, "scale", n, k, group);
+  check_weight_numbers(zero_points, "zero_point", n, k, group);
+  PyPackedWeight made;
+  made.maker = rows.array().maker;
+  WeightGroups groups;
+  if (group != 0) {
+    const std::int64_t count = n * (k / group);
+    groups = {group, scales.ref(count)};
+    if (zero_points.matter()) groups.zero_points = zero_points.ref(count);
+  }
+  const Stream& stream = parse_stream(nb::none());
+  std::optional<Result<PackedWeight>> packed;
+  {
+    const WithoutGil released;
+    packed.emplace(pack(stream, w, groups));
+  }
+  if (!*packed)
+    refuse(packed->error(), {{"weight", "weight_q"},
+                             {"n", "weight_q"},
+                             {"k", "weight_q"},
+                             {"scales", "scale"},
+                             {"zero_points", "zero_point"}});
+  made.packed = **packed;
+  if (group == 0) keep_channels(made, scales, zero_points, w.dtype);
+  return made;
+}
+
+void define_packed_weight(nb::module_& m) {
+  nb::class_<PyPackedWeight>(m, "PackedWeight",
+                             "Weights of a linear layer, rearranged once by `pack` so that every "
+                             "call reads them in order.\n\n"
+                             ">>> packed = octavo.pack(np.int8([[1, 2, 3], [4, 5, 6]]))\n"
+                             ">>> packed.shape, packed.dtype\n((2, 3), 's8')\n"
+                             ">>> octavo.linear(np.float32([0, 0, 1]), packed, 1.0)\n"
+                             "array([3., 6.], dtype=float32)\n"
+                             ">>> packed.unpack()[0]\n"
+                             "array([[1, 2, 3],\n       [4, 5, 6]], dtype=int8)")
+      .def_prop_ro(
+          "shape",
+          [](const PyPackedWeight& w) { return nb::make_tuple(w.packed.n(), w.packed.k()); },
+          nb::sig("def shape(self) -> tuple[int, int]"))
+      .def_prop_ro("dtype",
+                   [](const PyPackedWeight& w) { return std::string(name(w.packed.dtype())); })
+      .def_prop_ro("group_size", &group_size_of,
+                   "Weights of a row that share a scale; None: all of them.",
+                   nb::sig("def group_size(self) -> int | None"))
+      .def_prop_ro("scale_dtype", &scale_dtype_of,
+                   "The type of the scales that it holds; None: calls are given them.",
+                   nb::sig("def scale_dtype(self) -> str | None"))
+      .def_prop_ro("has_zero_point", &PyPackedWeight::has_zero_point,
+                   "Whether it holds zero points.")
+      .def_prop_ro("nbytes", &bytes_held)
+      .def("unpack", &unpacked,
+           "(weight, scale, zero_point), as they were packed: weights of four bits are uint8, two "
+           "to a byte. None for what it does not hold.",
+           nb::sig("def unpack(self) -> tuple[typing.Any, typing.Any, typing.Any]"))
+      .def("serialize", &serialized,
+           "A portable image, for any CPU, with the scales of groups. Those of output channels are "
+           "not in it: give them to calls, or pickle the object.")
+      .def_static("deserialize", &deserialized, nb::arg("image").none(),
+                  "Reads an image back; refuses a damaged one.",
+                  nb::sig("def deserialize(image: bytes) -> PackedWeight"))
+      .def("__getstate__", &state_of)
+      .def("__setstate__", [](PyPackedWeight& self,
+                              nb::handle state) { new (&self) PyPackedWeight(from_state(state)); })
+      .def("__repr__", &repr);
+}
+
+}  // namespace octavo::python
