@@ -5,6 +5,7 @@
 #include "octavo/dequantize.hpp"              // IWYU pragma: export
 #include "octavo/dtype.hpp"                   // IWYU pragma: export
 #include "octavo/dynamic_range_quantize.hpp"  // IWYU pragma: export
+#include "octavo/embedding.hpp"               // IWYU pragma: export
 #include "octavo/fake_quantize.hpp"           // IWYU pragma: export
 #include "octavo/float_linear.hpp"            // IWYU pragma: export
 #include "octavo/observer.hpp"                // IWYU pragma: export

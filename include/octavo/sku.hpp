@@ -24,7 +24,13 @@ struct PrecisionGuarantee {
   friend bool operator==(const PrecisionGuarantee&, const PrecisionGuarantee&) = default;
 };
 
-enum class Category : std::uint8_t { elementwise = 0, dynamic_range = 1, observer = 2, linear = 3 };
+enum class Category : std::uint8_t {
+  elementwise = 0,
+  dynamic_range = 1,
+  observer = 2,
+  linear = 3,
+  embedding = 4,
+};
 enum class Op : std::uint8_t {
   quantize = 0,
   quantize_backward = 1,
@@ -42,6 +48,7 @@ enum class Op : std::uint8_t {
   quantized_linear_asymmetric = 13,
   smoothquant_linear = 14,
   float_linear = 15,
+  embedding = 16,
 };
 enum class Layout : std::uint8_t { per_tensor = 0, per_channel = 1, per_token = 2, per_group = 3 };
 /// What a linear layer does after its sums: a set of these, `Epilogue::bias | Epilogue::relu`.

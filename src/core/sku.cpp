@@ -31,11 +31,12 @@ std::string_view name(Profile profile) noexcept {
   return pick(std::array<std::string_view, 2>{"torch", "onnx"}, profile);
 }
 std::string_view name(Category category) noexcept {
-  return pick(std::array<std::string_view, 4>{"elementwise", "dynamic_range", "observer", "linear"},
+  return pick(std::array<std::string_view, 5>{"elementwise", "dynamic_range", "observer", "linear",
+                                              "embedding"},
               category);
 }
 std::string_view name(Op op) noexcept {
-  static constexpr std::array<std::string_view, 16> names = {"quantize",
+  static constexpr std::array<std::string_view, 17> names = {"quantize",
                                                              "quantize_backward",
                                                              "dequantize",
                                                              "dequantize_backward",
@@ -50,7 +51,8 @@ std::string_view name(Op op) noexcept {
                                                              "quantized_linear",
                                                              "quantized_linear_asymmetric",
                                                              "smoothquant_linear",
-                                                             "float_linear"};
+                                                             "float_linear",
+                                                             "embedding"};
   return pick(names, op);
 }
 std::string_view name(Layout layout) noexcept {

@@ -48,6 +48,7 @@ KernelFunction find_kernel(const KernelKey& key) {
     case Op::quantized_linear_asymmetric:
     case Op::smoothquant_linear:
     case Op::float_linear:
+    case Op::embedding:
       break;  // in rooms of their own
   }
   return nullptr;

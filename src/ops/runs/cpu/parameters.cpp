@@ -138,6 +138,7 @@ bool are_beyond_simd(const Parameters& p) {
     case Op::quantized_linear_asymmetric:
     case Op::smoothquant_linear:
     case Op::float_linear:
+    case Op::embedding:
       break;  // not elementwise: the quantize in them is one
   }
   return true;
