@@ -142,10 +142,19 @@ TEST_F(Command, WrongUseAndRefusals) {
     EXPECT_THAT(ran.text, HasSubstr(words));
     EXPECT_FALSE(std::filesystem::exists(out));
   };
-  refused("--scheme w2", "expected w8a8-dynamic, w8a8-static or w4a16-group, got w2");
+  refused("--scheme w2",
+          "expected w8a8-dynamic, w8a8-static, w8a16, w4a8-group or w4a16-group, got w2");
+  refused("--layer lm_head", "layer: expected PATTERN=SCHEME, got");
+  refused("--layer lm_head=w2", "or float after the = of");
+  refused("--layer nothing=w8a16", "matches none of 16");
   refused("--alpha high --smooth " + stats, "expected a number from 0 to 1, or auto, got high");
   refused("--alpha 0.5x --smooth " + stats, "expected a number from 0 to 1, or auto, got 0.5x");
-  refused("--scheme w4a16-group --group-size 32.5", "a number of channels, or auto, got 32.5");
+  for (const char* size : {"32.5", "0", "-4", "6", "many"})
+    refused(fmt::format("--scheme w4a16-group --group-size={}", size),
+            fmt::format("group_size: expected a multiple of 4 (input channels), channel or auto, "
+                        "got {}",
+                        size)
+                .c_str());
   refused("--ignore nothing", "matches none of");
   refused("--smooth " + in + "/config.json", "config.json: ");
   refused("--scheme w8a8-static", "expected statistics of activations");
@@ -166,6 +175,7 @@ TEST_F(Command, SettingsThatWouldBeIgnored) {
         "--smooth excludes --stats");
   wrong(quantize + "--max-error none --stats " + stats, "only --scheme w8a8-static");
   wrong(quantize + "--group-size 32", "only --scheme w4a16-group");
+  wrong(quantize + "--asymmetric --layer lm_head=w8a16", "only --scheme w4a16-group");
   wrong(fmt::format("verify {} {} --max-error -1", in, in), "--max-error");
   wrong(fmt::format("verify {} {} --max-error nan", in, in), "--max-error");
 }

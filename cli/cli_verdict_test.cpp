@@ -134,8 +134,11 @@ TEST_F(Command, SaysWhatStaysFloat) {
   EXPECT_EQ(fits.code, 0) << fits.text;
   EXPECT_THAT(fits.text, HasSubstr("14 layers to w4a16-group in groups of 16"));
   EXPECT_THAT(fits.text, Not(HasSubstr("warning")));
-  EXPECT_THAT(octavo(base + "--group-size many").text,
-              HasSubstr("group_size: expected a number of channels, or auto, got many"));
+  const Ran channel = octavo(base.substr(0, base.find(" --scheme")) +
+                             "6 --scheme w4a16-group --group-size channel --asymmetric --strict");
+  EXPECT_EQ(channel.code, 0) << channel.text;
+  EXPECT_THAT(channel.text,
+              HasSubstr("14 layers to w4a16-group with a scale per channel, asymmetric, "));
 }
 
 }  // namespace

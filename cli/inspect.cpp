@@ -3,6 +3,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/commands.hpp"
 #include "cli/table.hpp"
@@ -42,6 +43,21 @@ Json as_json(const Checkpoint& c) {
   for (const SmoothingPair& p : c.pairs().pairs)
     out["pairs"].push_back({{"norm", p.norm}, {"linears", p.linears}});
   out["pairs_note"] = c.pairs().note;
+  if (!c.is_quantized()) return out;
+  const auto layers = quantized_layers(c);
+  if (!layers) {
+    out["quantized_note"] = layers.error().message();
+    return out;
+  }
+  out["quantized_layers"] = Json::array();
+  for (const QuantizedLayer& l : *layers)
+    out["quantized_layers"].push_back({{"name", l.name},
+                                       {"scheme", name(l.form.scheme)},
+                                       {"group_size", l.form.group_size},
+                                       {"asymmetric", l.form.asymmetric},
+                                       {"out", l.n},
+                                       {"in", l.k},
+                                       {"bits", l.bits}});
   return out;
 }
 
@@ -76,6 +92,32 @@ void print_tensors(const Checkpoint& c) {
   table.print();
 }
 
+// The layers of a quantized checkpoint, and the names of all that is stored of them.
+std::set<std::string> print_quantized(const Checkpoint& c) {
+  std::set<std::string> parts;
+  const auto layers = quantized_layers(c);
+  if (!layers) {
+    fmt::print("\nits layers are not known: {}\n", printable(layers.error().message()));
+    return parts;
+  }
+  double bits = 0, weights = 0;
+  Table table({"layer", "scheme", "out", "in", "bits per weight"},
+              {false, false, true, true, true});
+  for (const QuantizedLayer& l : *layers) {
+    table.add({l.name, to_string(l.form), std::to_string(l.n), std::to_string(l.k),
+               fmt::format("{:.3g}", l.bits)});
+    bits += l.bits * static_cast<double>(l.n) * static_cast<double>(l.k);
+    weights += static_cast<double>(l.n) * static_cast<double>(l.k);
+    for (const char* end : {".weight", ".weight_packed", ".weight_scale", ".weight_zero_point"})
+      parts.insert(l.name + end);
+  }
+  table.sort();
+  fmt::print("\n{} layers are quantized{}\n", layers->size(),
+             weights > 0 ? fmt::format(", {:.3g} bits per weight", bits / weights) : "");
+  if (!layers->empty()) table.print();
+  return parts;
+}
+
 void print(const Checkpoint& c, bool tensors) {
   fmt::print("{}: {}, architecture {}{}\n\n", printable(c.path().string()), human_bytes(c.bytes()),
              c.pairs().architecture, c.is_quantized() ? ", quantized" : "");
@@ -86,7 +128,10 @@ void print(const Checkpoint& c, bool tensors) {
     fmt::print("\n");
     print_tensors(c);
   }
-  fmt::print("\n{} layers can be quantized\n", c.layers().size());
+  const std::set<std::string> parts =
+      c.is_quantized() ? print_quantized(c) : std::set<std::string>();
+  fmt::print("\n{} layers {}\n", c.layers().size(),
+             c.is_quantized() ? "are float" : "can be quantized");
   Table layers({"layer", "type", "out", "in", ""}, {false, false, true, true, false});
   for (const LinearLayer& l : c.layers())
     layers.add({l.name, std::string(name(l.type)), std::to_string(l.n), std::to_string(l.k),
@@ -107,11 +152,16 @@ void print(const Checkpoint& c, bool tensors) {
   }
   pairs.sort();
   if (!c.pairs().pairs.empty()) pairs.print();
-  fmt::print("\n{} other tensors of two or more dimensions stay as they are\n", c.kept().size());
   Table kept({"tensor", "why"});
-  for (const KeptTensor& k : c.kept()) kept.add({k.name, k.reason});
+  std::size_t others = 0;
+  for (const KeptTensor& k : c.kept()) {
+    if (parts.contains(k.name)) continue;
+    kept.add({k.name, k.reason});
+    ++others;
+  }
+  fmt::print("\n{} other tensors of two or more dimensions stay as they are\n", others);
   kept.sort();
-  if (!c.kept().empty()) kept.print();
+  if (others > 0) kept.print();
 }
 
 }  // namespace

@@ -25,20 +25,24 @@ struct Options {
   std::string out = "report.html";
 };
 
-// How often each integer occurs.
-std::vector<std::uint64_t> count_values(const SafetensorsSet& tensors, const std::string& layer) {
-  if (const auto packed = tensors.find(layer + ".weight_packed")) {
-    std::vector<std::uint64_t> counts(16, 0);
-    for (const std::byte b : packed.file->bytes(*packed.tensor)) {
-      ++counts[static_cast<std::size_t>(b & std::byte{15})];
-      ++counts[static_cast<std::size_t>(b >> 4U)];
-    }
+// How often each integer occurs. (The rest of a packed row's last word is none.)
+std::vector<std::uint64_t> count_values(const SafetensorsSet& tensors, const LayerError& layer) {
+  const bool int4 = weight_bits(layer.scheme) == 4;
+  std::vector<std::uint64_t> counts(int4 ? 16 : 256, 0);
+  const auto packed = tensors.find(layer.name + ".weight_packed");
+  if (!packed) {
+    const auto weight = tensors.find(layer.name + ".weight");
+    for (const std::byte b : weight.file->bytes(*weight.tensor))
+      ++counts[static_cast<std::size_t>(b ^ std::byte{128})];
     return counts;
   }
-  std::vector<std::uint64_t> counts(256, 0);
-  const auto weight = tensors.find(layer + ".weight");
-  for (const std::byte b : weight.file->bytes(*weight.tensor))
-    ++counts[static_cast<std::size_t>(b ^ std::byte{128})];
+  const auto bytes = packed.file->bytes(*packed.tensor);
+  const std::size_t row = bytes.size() / static_cast<std::size_t>(layer.n);
+  for (std::size_t start = 0; start < bytes.size(); start += row)
+    for (std::size_t i = 0; i < static_cast<std::size_t>(layer.k); ++i) {
+      const auto b = std::to_integer<unsigned>(bytes[start + (int4 ? i / 2 : i)]);
+      ++counts[int4 ? b >> (i % 2 * 4) & 15U : b];
+    }
   return counts;
 }
 
@@ -131,7 +135,7 @@ int run(const Context& context, const Options& o) {
   data.verdict = judge(data.report, o.max_error);
   for (const LayerError& e : layers)
     data.weights.push_back(
-        {count_values(quantized.tensors(), e.name), scales_of(quantized.tensors(), e.name)});
+        {count_values(quantized.tensors(), e), scales_of(quantized.tensors(), e.name)});
   if (statistics) {
     auto found = outliers(original, quantized, *statistics);
     if (!found) return fail(found.error());

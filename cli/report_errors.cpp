@@ -183,21 +183,24 @@ std::string table_part(const ReportData& d) {
   for (std::size_t rank = 0; rank < d.verdict.order.size(); ++rank) {
     const LayerError& e = d.report.layers[d.verdict.order[rank]];
     const bool above = rank < d.verdict.above, output = e.output_error.has_value();
-    rows +=
-        fmt::format("<tr><th scope=\"row\">{}{}{}<td>{:.1f}<td>{:.6f}<td>{}<td>{}<td>{} x {}</tr>",
-                    escaped_name(e.name), cell(e.output_error, above && output),
-                    cell(e.weight_error, above && !output), e.sqnr_db, e.cosine, number(e.max_abs),
-                    percent(e.clip_rate), e.n, e.k);
+    rows += fmt::format(
+        "<tr><th scope=\"row\">{}{}{}<td>{:.1f}<td>{:.6f}<td>{}<td>{}<td>{} x {}<td>{}"
+        "<td>{:.3g}</tr>",
+        escaped_name(e.name), cell(e.output_error, above && output),
+        cell(e.weight_error, above && !output), e.sqnr_db, e.cosine, number(e.max_abs),
+        percent(e.clip_rate), e.n, e.k, escaped(to_string(e.form())), e.bits);
   }
   return fmt::format(
       "<h2>All figures</h2><p>The worst layer first.</p>{}",
-      maybe_folded(folded(d), fmt::format("The table of {} layers", d.report.layers.size()),
-                   fmt::format("<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
-                               "aria-label=\"Figures of each layer\"><table><thead><tr>"
-                               "<th>layer<th>output error<th>weight error<th>SQNR dB<th>cosine"
-                               "<th>max abs<th>clipped<th>shape</tr></thead><tbody>{}</tbody>"
-                               "</table></div>",
-                               rows)));
+      maybe_folded(
+          folded(d), fmt::format("The table of {} layers", d.report.layers.size()),
+          fmt::format(
+              "<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+              "aria-label=\"Figures of each layer\"><table><thead><tr>"
+              "<th>layer<th>output error<th>weight error<th>SQNR dB<th>cosine"
+              "<th>max abs<th>clipped<th>shape<th>scheme<th>bits</tr></thead><tbody>{}</tbody>"
+              "</table></div>",
+              rows)));
 }
 
 }  // namespace octavo::cli

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "cli/chart.hpp"
 #include "cli/report_parts.hpp"
@@ -99,12 +100,24 @@ std::string title(const ReportData& d) {
   return path.filename().string();
 }
 
+// "w4a16-group", or "12 w4a16-group, 2 w8a16".
+std::string schemes_of(const ReportData& d) {
+  std::map<std::string_view, std::size_t> counts;
+  for (const LayerError& e : d.report.layers) ++counts[name(e.scheme)];
+  std::string out;
+  for (const auto& [scheme, count] : counts)
+    out += fmt::format("{}{}{}", out.empty() ? "" : ", ",
+                       counts.size() > 1 ? fmt::format("{} ", count) : "", scheme);
+  return out;
+}
+
 std::string summary(const ReportData& d) {
   const LayerError& worst = d.report.layers[d.verdict.order.front()];
   const double most = comparable_error(worst);
   const double share = static_cast<double>(d.quantized_bytes) /
                        static_cast<double>(std::max<std::uint64_t>(1, d.original_bytes));
   const std::string what = measured_outputs(d) ? "output" : "weights";
+  const double bits = d.report.bits_per_weight();
   const auto smoothed = std::count_if(d.report.layers.begin(), d.report.layers.end(),
                                       [](const LayerError& e) { return e.smoothed; });
   return "<dl class=\"tiles\">" +
@@ -112,8 +125,11 @@ std::string summary(const ReportData& d) {
               fmt::format("{} of {}", human_bytes(d.quantized_bytes),
                           human_bytes(d.original_bytes))) +
          tile("layers", std::to_string(d.report.layers.size()),
-              fmt::format("{}{}", name(worst.scheme),
+              fmt::format("{}{}", schemes_of(d),
                           smoothed > 0 ? fmt::format(", {} of them smoothed", smoothed) : "")) +
+         (bits > 0 ? tile("bits per weight", fmt::format("{:.3g}", bits),
+                          "of the quantized layers, with their scales")
+                   : "") +
          tile(fmt::format("median {} error", what), percent(median_error(d)), "of a layer") +
          tile(fmt::format("largest {} error", what), percent(most), worst.name,
               d.verdict.above > 0) +

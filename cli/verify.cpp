@@ -35,6 +35,7 @@ void print_json(const VerifyReport& report, const Verdict& verdict,
            {"layers", Json::array()},
            {"unexpected", report.unexpected},
            {"added", report.added},
+           {"bits_per_weight", report.bits_per_weight()},
            {"float_layers", report.float_layers},
            {"float_share", report.float_share}};
   for (const std::size_t i : order) {
@@ -42,6 +43,9 @@ void print_json(const VerifyReport& report, const Verdict& verdict,
     out["layers"].push_back(
         {{"name", e.name},
          {"scheme", name(e.scheme)},
+         {"group_size", e.group_size},
+         {"asymmetric", e.asymmetric},
+         {"bits", e.bits},
          {"out", e.n},
          {"in", e.k},
          {"smoothed", e.smoothed},
@@ -59,12 +63,14 @@ void print_json(const VerifyReport& report, const Verdict& verdict,
 }
 
 void print_table(const VerifyReport& report, const std::vector<std::size_t>& order) {
-  Table table({"layer", "SQNR dB", "cosine", "max abs", "clipped", "weight error", "output error"},
-              {false, true, true, true, true, true, true});
+  Table table({"layer", "scheme", "bits", "SQNR dB", "cosine", "max abs", "clipped", "weight error",
+               "output error"},
+              {false, false, true, true, true, true, true, true, true});
   for (const std::size_t i : order) {
     const LayerError& e = report.layers[i];
-    table.add({e.name, fmt::format("{:.1f}", e.sqnr_db), fmt::format("{:.6f}", e.cosine),
-               number(e.max_abs), percent(e.clip_rate), percent(e.weight_error),
+    table.add({e.name, std::string(name(e.scheme)), fmt::format("{:.3g}", e.bits),
+               fmt::format("{:.1f}", e.sqnr_db), fmt::format("{:.6f}", e.cosine), number(e.max_abs),
+               percent(e.clip_rate), percent(e.weight_error),
                e.output_error ? percent(*e.output_error) : "-"});
   }
   table.print();

@@ -47,14 +47,28 @@ struct SmoothArgs {
 /// value would overflow its type.
 [[nodiscard]] Status smooth(const Stream& stream, const SmoothArgs& args);
 
-/// How a layer is quantized, for measuring what that does to its output.
+/// How a layer is quantized.
 enum class Scheme : std::uint8_t {
   w8a8_dynamic = 0,  ///< int8 weights per output channel, int8 activations per row on the fly
   w8a8_static = 1,   ///< the same with one scale for the activations, from statistics
   w4a16_group = 2,   ///< int4 weights per group of input channels, float activations
+  w8a16 = 3,         ///< int8 weights per output channel, float activations
+  w4a8_group = 4,    ///< int4 weights per group, int8 activations per row on the fly
 };
 [[nodiscard]] std::string_view name(Scheme scheme) noexcept;
 [[nodiscard]] Result<Scheme> parse_scheme(std::string_view wanted);
+/// Of its weights: 8 or 4.
+[[nodiscard]] int weight_bits(Scheme scheme) noexcept;
+
+/// All that can be said of how the weights of a layer are quantized.
+struct LayerForm {
+  Scheme scheme = Scheme::w8a8_dynamic;
+  std::int64_t group_size = 0;  ///< input channels that share a scale; 0: all of an output channel
+  bool asymmetric = false;      ///< each scale has a zero point; of int4 alone
+  friend bool operator==(const LayerForm&, const LayerForm&) = default;
+};
+/// "w8a16", "w4a16-group in groups of 64", "w4a8-group with a scale per channel, asymmetric"
+[[nodiscard]] std::string to_string(const LayerForm& form);
 
 struct AlphaSearchArgs {
   std::span<const TensorRef> weights;       ///< of the layers that share an input
@@ -62,7 +76,8 @@ struct AlphaSearchArgs {
   TensorRef rows;                           ///< [r, channels], f32: rows of that input
   std::span<const double> candidates = {};  ///< default: 0, 0.05, ..., 1
   Scheme scheme = Scheme::w8a8_dynamic;
-  std::int64_t group_size = 128;  ///< of w4a16_group
+  std::int64_t group_size = 128;  ///< of int4 weights; 0: a scale for each output channel
+  bool asymmetric = false;        ///< of int4 weights
 };
 
 struct AlphaSearch {

@@ -33,16 +33,12 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 // Why a module is not one to quantize; no reason if it is.
 KeptTensor classify(std::string_view module) {
   const std::string_view last = last_part(module);
-  if (module.starts_with("cls.") || module.starts_with("lm_head.") ||
-      module.starts_with("classifier.") ||
-      is_one_of(last, {"lm_head", "embed_out", "score", "classifier", "qa_outputs", "output_layer",
-                       "head"}))
-    return {"", "the head: its error goes straight to the output", true};
+  const LayerKind kind = kind_of(module);
+  if (kind == LayerKind::head) return {"", "the head: its error goes straight to the output", true};
   // vLLM runs BERT's pooler in float whatever the config says.
   if (last == "dense" && last_part(parent(module)) == "pooler")
     return {"", "a pooler: a small layer beside the head", true};
-  if (contains(last, "embed") || contains(last, "conv") ||
-      is_one_of(last, {"wte", "wpe", "shared", "relative_attention_bias"}))
+  if (kind == LayerKind::embedding || contains(last, "conv") || last == "relative_attention_bias")
     return {"", "an embedding or a convolution, not a linear layer", false};
   if (is_one_of(last, {"gate", "router", "shared_expert_gate"}))
     return {"", "a router: a small layer that chooses experts", true};
@@ -69,7 +65,7 @@ bool is_float_type(StoredType type) {
 }
 
 struct Found {
-  std::vector<LinearLayer> layers;
+  std::vector<LinearLayer> layers, named;
   std::vector<KeptTensor> kept;
 };
 
@@ -97,25 +93,47 @@ void classify_tensor(const SafetensorsSet& tensors, const ModelTraits& traits,
   if (t.shape.size() < 2) return;
   KeptTensor kept = why_kept(t);
   const std::string module(parent(t.name));
-  if (kept.reason.empty()) {
-    LinearLayer layer{module, *dtype_of_stored(t.type), 0, 0, false};
+  const LayerKind kind = kind_of(module);
+  const bool can_be_named = kind != LayerKind::linear && t.name.ends_with(weight_suffix) &&
+                            t.shape.size() == 2 && is_float_type(t.type);
+  if (kept.reason.empty() || can_be_named) {
+    LinearLayer layer{module, *dtype_of_stored(t.type), 0, 0, false, kind};
     layer.transposed = stores_transposed(tensors, traits, module);
     layer.n = static_cast<std::int64_t>(t.shape[layer.transposed ? 1 : 0]);
     layer.k = static_cast<std::int64_t>(t.shape[layer.transposed ? 0 : 1]);
     if (layer.n > 0 && layer.k > 0) {
-      found.layers.push_back(std::move(layer));
-      return;
+      (can_be_named ? found.named : found.layers).push_back(std::move(layer));
+      if (!can_be_named) return;
+    } else if (!can_be_named) {
+      kept.reason = "it has no elements";
     }
-    kept.reason = "it has no elements";
   }
   kept.name = t.name;
   kept.elements = elements_of(t);
   found.kept.push_back(std::move(kept));
 }
 
+const LinearLayer* find_by_name(const std::vector<LinearLayer>& layers, std::string_view name) {
+  const auto found = std::lower_bound(
+      layers.begin(), layers.end(), name,
+      [](const LinearLayer& l, std::string_view wanted) { return l.name < wanted; });
+  return found != layers.end() && found->name == name ? &*found : nullptr;
+}
+
 }  // namespace
 
 namespace offline {
+
+LayerKind kind_of(std::string_view module) {
+  const std::string_view last = last_part(module);
+  if (module.starts_with("cls.") || module.starts_with("lm_head.") ||
+      module.starts_with("classifier.") ||
+      is_one_of(last, {"lm_head", "embed_out", "score", "classifier", "qa_outputs", "output_layer",
+                       "head"}))
+    return LayerKind::head;
+  return contains(last, "embed") || is_one_of(last, {"wte", "wpe", "shared"}) ? LayerKind::embedding
+                                                                              : LayerKind::linear;
+}
 
 std::string_view last_part(std::string_view name) {
   const std::size_t dot = name.rfind('.');
@@ -204,8 +222,10 @@ Result<Checkpoint> Checkpoint::open(const fs::path& path) {
       }
     const auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
     std::sort(found.layers.begin(), found.layers.end(), by_name);
+    std::sort(found.named.begin(), found.named.end(), by_name);
     std::sort(found.kept.begin(), found.kept.end(), by_name);
     checkpoint.layers_ = std::move(found.layers);
+    checkpoint.named_ = std::move(found.named);
     checkpoint.kept_ = std::move(found.kept);
     checkpoint.pairs_ = smoothing_pairs(names, traits);
     return checkpoint;
@@ -213,10 +233,12 @@ Result<Checkpoint> Checkpoint::open(const fs::path& path) {
 }
 
 const LinearLayer* Checkpoint::layer(std::string_view name) const noexcept {
-  const auto found = std::lower_bound(
-      layers_.begin(), layers_.end(), name,
-      [](const LinearLayer& l, std::string_view wanted) { return l.name < wanted; });
-  return found != layers_.end() && found->name == name ? &*found : nullptr;
+  return find_by_name(layers_, name);
+}
+
+const LinearLayer* Checkpoint::any_layer(std::string_view name) const noexcept {
+  const LinearLayer* found = layer(name);
+  return found != nullptr ? found : find_by_name(named_, name);
 }
 
 Status Checkpoint::unchanged() const {

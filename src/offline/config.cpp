@@ -6,8 +6,9 @@
 #include <set>
 
 #include "offline/checkpoint_parts.hpp"
+#include "offline/config_json.hpp"
 #include "offline/files.hpp"
-#include "offline/json_text.hpp"
+#include "offline/slab.hpp"
 
 namespace octavo::offline {
 namespace {
@@ -18,27 +19,6 @@ using OrderedJson = nlohmann::ordered_json;
 // The newest release of compressed-tensors whose fields are all written here.
 constexpr const char* compressed_tensors_version = "0.12.2";
 
-Result<Json> parse_object(const std::string& path, const std::string& text) {
-  if (Status s = check_json(path, text); !s) return s.error();
-  // Of two values readers take the one or the other.
-  std::set<std::string> keys;
-  std::string twice;
-  Json config = Json::parse(
-      text,
-      [&](int depth, Json::parse_event_t event, Json& value) {
-        if (event == Json::parse_event_t::key && depth == 1 &&
-            !keys.insert(value.get<std::string>()).second)
-          twice = value.get<std::string>();
-        return true;
-      },
-      false);
-  if (config.is_discarded()) return bad_file(path, "expected JSON");
-  if (!config.is_object()) return bad_file(path, "expected a JSON object");
-  if (!twice.empty())
-    return bad_file(path, fmt::format("expected one value of {}, got two", in_quotes(twice)));
-  return config;
-}
-
 bool is_true(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_boolean() && found->get<bool>();
@@ -46,32 +26,6 @@ bool is_true(const Json& object, const char* key) {
 bool is_false(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_boolean() && !found->get<bool>();
-}
-
-// What stands there; what compressed-tensors takes if nothing does.
-Json field(const Json& object, const char* key, const Json& otherwise = nullptr) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? otherwise : *found;
-}
-
-// Modules that settings are for, or not for.
-Result<NamedModules> read_names(const std::string& path, const char* key, const Json& list) {
-  NamedModules out;
-  if (!list.is_array())
-    return bad_file(path, fmt::format("expected {} of quantization_config to be a list", key));
-  for (const Json& entry : list) {
-    if (!entry.is_string())
-      return bad_file(path, fmt::format("expected names in {} of quantization_config", key));
-    const auto text = entry.get<std::string>();
-    if (!text.starts_with("re:")) {
-      out.names.insert(text);
-      continue;
-    }
-    auto pattern = Pattern::parse(key, text);
-    if (!pattern) return bad_file(path, pattern.error().message());
-    out.patterns.push_back(*std::move(pattern));
-  }
-  return out;
 }
 
 // Layers that stay float. Heads are named even if they are tied to the embedding and not stored:
@@ -86,36 +40,55 @@ std::vector<std::string> ignored(const QuantizePlan& plan) {
   return {names.begin(), names.end()};
 }
 
-OrderedJson quantization_config(const QuantizePlan& plan) {
-  const Scheme scheme = plan.options.scheme;
-  OrderedJson weights{{"num_bits", 8},
+const char* format_of(const LayerForm& form) {
+  return is_packed(form.scheme) ? "pack-quantized" : "int-quantized";
+}
+
+// Several forms are for layers by name: to vLLM a class means its fused layers sooner than the
+// names of their parts. With one form a class will do for linear layers, whatever a loader calls
+// them.
+std::vector<std::string> targets_of(const QuantizePlan& plan, const LayerForm& form, bool single) {
+  std::vector<std::string> names;
+  if (single) names.emplace_back("Linear");
+  for (const PlannedLayer& planned : plan.layers)
+    if (planned.form == form && (!single || planned.layer.kind != LayerKind::linear))
+      names.push_back(planned.layer.name);
+  return names;
+}
+
+OrderedJson group_of(const QuantizePlan& plan, const LayerForm& form, bool single) {
+  OrderedJson weights{{"num_bits", weight_bits(form.scheme)},
                       {"type", "int"},
-                      {"symmetric", true},
-                      {"strategy", "channel"},
+                      {"symmetric", !form.asymmetric},
+                      {"strategy", form.group_size > 0 ? "group" : "channel"},
                       {"dynamic", false}};
+  if (form.group_size > 0) weights["group_size"] = form.group_size;
   OrderedJson activations;
-  if (scheme == Scheme::w4a16_group) {
-    weights["num_bits"] = 4;
-    weights["strategy"] = "group";
-    weights["group_size"] = plan.group_size;
-  } else {
-    const bool fixed = scheme == Scheme::w8a8_static;
+  if (form.scheme != Scheme::w8a16 && form.scheme != Scheme::w4a16_group) {
+    const bool fixed = form.scheme == Scheme::w8a8_static;
     activations = {{"num_bits", 8},
                    {"type", "int"},
                    {"symmetric", true},
                    {"strategy", fixed ? "tensor" : "token"},
                    {"dynamic", !fixed}};
   }
-  const char* format = scheme == Scheme::w4a16_group ? "pack-quantized" : "int-quantized";
-  // In the group too: for a class derived from nn.Linear (FalconLinear) older readers infer none.
-  OrderedJson group{{"targets", {"Linear"}},
-                    {"weights", weights},
-                    {"input_activations", activations},
-                    {"output_activations", nullptr},
-                    {"format", format}};
+  // The format in the group too: for w4a8 readers would infer another, and for a class derived from
+  // nn.Linear (FalconLinear) older ones infer none.
+  return {{"targets", targets_of(plan, form, single)},
+          {"weights", weights},
+          {"input_activations", activations},
+          {"output_activations", nullptr},
+          {"format", format_of(form)}};
+}
+
+OrderedJson quantization_config(const QuantizePlan& plan) {
+  const std::vector<FormCount> forms = forms_of(plan);
+  OrderedJson groups;
+  for (std::size_t i = 0; i < forms.size(); ++i)
+    groups[fmt::format("group_{}", i)] = group_of(plan, forms[i].form, forms.size() == 1);
   return {
       {"quant_method", "compressed-tensors"},
-      {"format", format},
+      {"format", forms.size() == 1 ? format_of(forms[0].form) : "mixed-precision"},
       {"quantization_status", "compressed"},
       {"version", compressed_tensors_version},
       {"global_compression_ratio", nullptr},
@@ -123,14 +96,14 @@ OrderedJson quantization_config(const QuantizePlan& plan) {
       {"ignore", ignored(plan)},
       {"sparsity_config", OrderedJson::object()},
       {"transform_config", OrderedJson::object()},
-      {"config_groups", {{"group_0", group}}},
+      {"config_groups", groups},
   };
 }
 
 }  // namespace
 
 Result<ConfigTraits> read_config_traits(const std::string& path, const std::string& text) {
-  const auto config = parse_object(path, text);
+  const auto config = parse_config(path, text);
   if (!config) return config.error();
   ConfigTraits out;
   if (const auto type = config->find("model_type"); type != config->end() && type->is_string())
@@ -153,79 +126,6 @@ Result<std::string> quantized_config(const QuantizePlan& plan) {
   const std::string_view comma = text[last] == '{' ? "" : ",";
   return fmt::format("{}{}\n  \"quantization_config\": {}\n{}", text.substr(0, last + 1), comma,
                      added, text.substr(brace));
-}
-
-bool NamedModules::contains(const SafetensorsSet& tensors, std::string_view module) const {
-  const auto is_named = [&](const std::string& entry) {
-    // Of a loader's own prefixes the names of tensors have fewer, unless there is a module of that
-    // name.
-    return entry == module ||
-           (entry.ends_with(module) && entry[entry.size() - module.size() - 1] == '.' &&
-            !tensors.find(entry + ".weight") && !tensors.find(entry + ".weight_packed"));
-  };
-  return names.contains("Linear") || names.contains("Conv1D") ||
-         std::any_of(names.begin(), names.end(), is_named) ||
-         std::any_of(patterns.begin(), patterns.end(),
-                     [&](const Pattern& p) { return p.matches(module); });
-}
-
-Result<ConfigScheme> read_config_scheme(const std::string& path, const std::string& text) {
-  const auto config = parse_object(path, text);
-  if (!config) return config.error();
-  const auto wrong = [&](std::string_view what) {
-    return bad_file(path, fmt::format("expected a quantization_config of compressed-tensors with "
-                                      "{}, got another",
-                                      what));
-  };
-  const Json quantization = field(*config, "quantization_config");
-  if (quantization.is_null())
-    return bad_file(path, "expected a quantized checkpoint, got no quantization_config");
-  if (!quantization.is_object()) return wrong("one group of settings");
-  if (field(quantization, "quant_method") != "compressed-tensors") return wrong("its quant_method");
-  const Json groups = field(quantization, "config_groups");
-  if (!groups.is_object() || groups.size() != 1 || !groups.begin()->is_object())
-    return wrong("one group of settings");
-  const Json& group = *groups.begin();
-  const Json weights = field(group, "weights"), inputs = field(group, "input_activations");
-  if (!weights.is_object()) return wrong("weights of 4 or 8 bits");
-  for (const Json& numbers : {weights, inputs})
-    if (numbers.is_object() &&
-        (field(numbers, "type", "int") != "int" || field(numbers, "symmetric", true) != true))
-      return wrong("symmetric integers");
-
-  ConfigScheme out;
-  auto targets = read_names(path, "targets", field(group, "targets"));
-  if (!targets) return targets.error();
-  auto ignore = read_names(path, "ignore", field(quantization, "ignore", Json::array()));
-  if (!ignore) return ignore.error();
-  out.targets = *std::move(targets);
-  out.ignore = *std::move(ignore);
-
-  const Json bits = field(weights, "num_bits", 8), size = field(weights, "group_size");
-  const Json strategy = field(weights, "strategy", size.is_null() ? "tensor" : "group");
-  const Json format = field(quantization, "format");
-  if (bits == 8 && inputs.is_object() && field(inputs, "num_bits", 8) == 8) {
-    const Json dynamic = field(inputs, "dynamic", false);
-    if (strategy != "channel" && strategy != "tensor")
-      return wrong("8-bit weights of strategy channel or tensor");
-    if (!dynamic.is_boolean() ||
-        field(inputs, "strategy", "tensor") != (dynamic == true ? "token" : "tensor"))
-      return wrong("activations that are dynamic per token, or static per tensor");
-    if (!format.is_null() && format != "int-quantized" && format != "naive-quantized")
-      return wrong("8-bit weights in the format int-quantized");
-    out.scheme = dynamic == true ? Scheme::w8a8_dynamic : Scheme::w8a8_static;
-    out.one_scale = strategy == "tensor";
-    return out;
-  }
-  if (bits == 4 && inputs.is_null() && strategy == "group" && size.is_number_integer() &&
-      size > 0) {
-    if (!format.is_null() && format != "pack-quantized")
-      return wrong("4-bit weights in the format pack-quantized");
-    out.scheme = Scheme::w4a16_group;
-    out.group_size = size.get<std::int64_t>();
-    return out;
-  }
-  return wrong("W8A8 or W4A16 per group");
 }
 
 }  // namespace octavo::offline

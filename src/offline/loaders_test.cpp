@@ -45,6 +45,13 @@ TEST(Loaders, TakeALlama) {
   testing::make_llama(dir / "in");
   EXPECT_THAT(said(dir / "in", int8).notes, ElementsAre(HasSubstr(gpu_note)));
   EXPECT_THAT(said(dir / "in", int4).notes, IsEmpty());
+  EXPECT_THAT(said(dir / "in", {.scheme = Scheme::w8a16}).notes, IsEmpty());
+  EXPECT_THAT(said(dir / "in", {.scheme = Scheme::w4a8_group, .group_size = 8}).notes,
+              ElementsAre(HasSubstr("its kernels for CPUs want int4 weights in bytes")));
+  EXPECT_THAT(
+      said(dir / "in", {.scheme = Scheme::w8a16, .layers = {{"*.o_proj", Scheme::w8a8_dynamic}}})
+          .notes,
+      ElementsAre(HasSubstr(gpu_note)));
 }
 
 TEST(Loaders, ExpertsInInt8) {
@@ -85,6 +92,30 @@ TEST(Loaders, ExpertsInInt8) {
   EXPECT_THAT(said(dir / "in", without).refusal, HasSubstr("experts in int4 alone"));
   EXPECT_THAT(said(dir / "in", only(Loader::vllm, without)).notes,
               ElementsAre(HasSubstr("experts in int4 alone")));
+  // Packed in 8 bits, or with other schemes elsewhere, transformers does not look for them.
+  for (const QuantizeOptions& options :
+       {QuantizeOptions{.scheme = Scheme::w8a16}, QuantizeOptions{.scheme = Scheme::w4a16_group,
+                                                  .group_size = 8,
+                                                  .layers = {{"*.o_proj", Scheme::w8a16}}}}) {
+    EXPECT_THAT(said(dir / "in", options).refusal, HasSubstr("experts in int4 alone"));
+    EXPECT_THAT(said(dir / "in", only(Loader::vllm, options)).notes,
+                ElementsAre(HasSubstr("vLLM alone loads this")));
+  }
+  QuantizeOptions shifted = int4;
+  shifted.asymmetric = true;
+  EXPECT_THAT(said(dir / "in", shifted).refusal,
+              HasSubstr("transformers alone loads: the int4 experts of vLLM are symmetric"));
+  EXPECT_EQ(said(dir / "in", only(Loader::transformers, shifted)).refusal, "");
+  const QuantizeOptions int8_inputs{.scheme = Scheme::w4a8_group, .group_size = 8};
+  EXPECT_THAT(said(dir / "in", int8_inputs).refusal,
+              HasSubstr("expected w8a8-dynamic or w4a16-group for experts, got w4a8-group for "
+                        "model.layers.0.block_sparse_moe.experts.*, which nothing loads"));
+  EXPECT_THAT(said(dir / "in", only(Loader::none, int8_inputs)).notes,
+              ElementsAre(HasSubstr("Octavo alone reads this"), HasSubstr("load w4a8-group")));
+  EXPECT_THAT(said(dir / "in", {.layers = {{"*.w2", Scheme::w8a16}}}).refusal,
+              HasSubstr("layer: expected all of model.layers.0.block_sparse_moe.experts.* to have "
+                        "one scheme, for they run as one, got w8a8-dynamic for "
+                        "model.layers.0.block_sparse_moe.experts.0.w1 and w8a16 for "));
   // vLLM wants one scheme for all of a block's experts.
   EXPECT_THAT(said(dir / "in", {.ignore = {"*.w2"}}).refusal,
               HasSubstr("experts.* to be treated alike, for they run as one, got "
@@ -106,6 +137,8 @@ TEST(Loaders, Conv1D) {
   testing::make_file(dir / "in" / "config.json", R"({"model_type":"openai-gpt"})");
   EXPECT_THAT(said(dir / "in", int8).refusal,
               HasSubstr("expected layers that vLLM or transformers loads, got h.0.attn.c_attn"));
+  EXPECT_THAT(said(dir / "in", only(Loader::none, int4)).notes,
+              ElementsAre(HasSubstr("Octavo alone reads this: expected layers that")));
 }
 
 TEST(Loaders, FusedAttention) {
@@ -133,6 +166,7 @@ TEST(Loaders, FusedAttention) {
   testing::make_file(dir / "in" / "config.json", R"({"model_type":"falcon"})");
   EXPECT_THAT(said(dir / "in", int8).notes, ElementsAre(HasSubstr(gpu_note)));
   EXPECT_THAT(said(dir / "in", int4).refusal, HasSubstr("FalconLinear"));
+  EXPECT_THAT(said(dir / "in", {.scheme = Scheme::w8a16}).refusal, HasSubstr("FalconLinear"));
   EXPECT_THAT(said(dir / "in", only(Loader::vllm, int4)).notes,
               ElementsAre(HasSubstr("FalconLinear")));
 }

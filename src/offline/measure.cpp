@@ -16,10 +16,10 @@ namespace {
 
 // w and w_q of a slab, element by element.
 template <class T, class D>
-void compare(const T* w, const D* q, const std::vector<std::byte>& scales,
-             const QuantizedSlab& slab, ErrorSums& sums) {
-  const std::int64_t group = slab.group_size > 0 ? slab.group_size : slab.channels;
-  const double low = slab.group_size > 0 ? -8 : -128, high = slab.group_size > 0 ? 7 : 127;
+void compare(const T* w, const D* q, const QuantizedSlab& slab, ErrorSums& sums) {
+  const std::int64_t group = slab.group();
+  const bool int4 = slab.code() == DType::s4;
+  const double low = int4 ? -8 : -128, high = int4 ? 7 : 127;
   for (std::int64_t i = 0; i < slab.rows * slab.channels; ++i) {
     const double x = static_cast<double>(widen(w[i]));
     const double y = static_cast<double>(q[i]);
@@ -33,9 +33,11 @@ void compare(const T* w, const D* q, const std::vector<std::byte>& scales,
     sums.product += x * y;
     sums.noise += d * d;
     sums.max_abs = std::max(sums.max_abs, std::fabs(d));
+    const auto slice = static_cast<std::size_t>(i / group);
     D scale{};
-    std::memcpy(&scale, &scales[static_cast<std::size_t>(i / group) * sizeof(D)], sizeof(D));
-    const double v = std::rint(x / static_cast<double>(scale));
+    std::memcpy(&scale, &slab.scales[slice * sizeof(D)], sizeof(D));
+    const double zero_point = slab.zero_points.empty() ? 0 : slab.zero_points[slice];
+    const double v = std::rint(x / static_cast<double>(scale)) + zero_point;
     if (v < low || v > high) sums.clipped += 1;
   }
 }
@@ -43,23 +45,27 @@ void compare(const T* w, const D* q, const std::vector<std::byte>& scales,
 template <class D>
 Status dequantize(const Stream& stream, const QuantizedSlab& slab, std::vector<D>& out) {
   out.resize(static_cast<std::size_t>(slab.rows * slab.channels));
-  const bool grouped = slab.group_size > 0;
-  const auto plan = DequantizePerGroupPlan::select(
-      stream, {.rows = slab.rows,
-               .cols = slab.channels,
-               .group_size = grouped ? slab.group_size : slab.channels,
-               .input = grouped ? DType::s4 : DType::s8,
-               .output = dtype_of<D>});
+  const auto plan = DequantizePerGroupPlan::select(stream, {.rows = slab.rows,
+                                                            .cols = slab.channels,
+                                                            .group_size = slab.group(),
+                                                            .input = slab.code(),
+                                                            .output = dtype_of<D>});
   if (!plan) return plan.error();
-  const std::int64_t scales = slab.rows * (grouped ? slab.channels / slab.group_size : 1);
-  return plan->run(stream, {},
-                   {.input = TensorRef(slab.q.data(), grouped ? DType::s4 : DType::s8,
-                                       {slab.rows, slab.channels}),
-                    .scales = TensorRef(slab.scales.data(), slab.compute, {scales}),
-                    .output = TensorMut(out, {slab.rows, slab.channels})});
+  const Shape slices{slab.rows * (slab.channels / slab.group())};
+  return plan->run(
+      stream, {},
+      {.input = TensorRef(slab.q.data(), slab.code(), {slab.rows, slab.channels}),
+       .scales = TensorRef(slab.scales.data(), slab.compute, slices),
+       .zero_points = slab.zero_points.empty() ? TensorRef() : TensorRef(slab.zero_points, slices),
+       .output = TensorMut(out, {slab.rows, slab.channels})});
 }
 
 }  // namespace
+
+double stored_bits(const LinearLayer& layer, std::uint64_t bytes) {
+  return 8.0 * static_cast<double>(bytes) /
+         (static_cast<double>(layer.n) * static_cast<double>(layer.k));
+}
 
 Probe make_probe(ProbeArgs args) {
   const LinearLayer& layer = args.layer;
@@ -68,15 +74,18 @@ Probe make_probe(ProbeArgs args) {
   probe.layer.name = layer.name;
   probe.layer.n = layer.n;
   probe.layer.k = layer.k;
-  probe.layer.scheme = args.scheme;
-  probe.layer.group_size = args.group_size;
+  probe.layer.kind = layer.kind;
+  probe.layer.scheme = args.form.scheme;
+  probe.layer.group_size = args.form.group_size;
+  probe.layer.asymmetric = args.form.asymmetric;
+  probe.layer.bits = stored_bits(layer, args.bytes);
   probe.layer.smoothed = !args.smoothing.empty();
   probe.smoothing = std::move(args.smoothing);
   if (statistics == nullptr || statistics->sample_count() == 0 || statistics->channels() != layer.k)
     return probe;
   const detail::FpEnvironment environment;
   probe.layer.rows = statistics->sample_count();
-  probe.plain = {statistics->sample_count(), layer.k, statistics->sample(), args.scheme, 1.0};
+  probe.plain = {statistics->sample_count(), layer.k, statistics->sample(), 1.0};
   probe.quantized = probe.plain;
   probe.quantized.scale = args.input_scale;
   for (std::size_t i = 0; i < probe.quantized.values.size() && probe.layer.smoothed; ++i)
@@ -103,7 +112,7 @@ Status measure_slab(const Stream& one, const Probe& probe, DType type, std::vect
     std::vector<D> restored;
     if (Status s = dequantize(one, slab, restored); !s) return s;
     with_float_type(type, [&]<class T>() {
-      compare(reinterpret_cast<const T*>(rows.data()), restored.data(), slab.scales, slab, sums);
+      compare(reinterpret_cast<const T*>(rows.data()), restored.data(), slab, sums);
     });
     return {};
   };
@@ -143,7 +152,7 @@ LayerError error_of(const Probe& probe, std::span<const ErrorSums> slabs) {
 
 Result<LayerError> measure_stored(const Stream& stream, const Probe& probe, const TensorRef& weight,
                                   const StoredLayer& stored) {
-  const std::int64_t n = weight.shape[0], step = rows_per_slab(weight);
+  const std::int64_t n = weight.shape[0], step = rows_per_slab(weight, probe.layer.form());
   std::vector<ErrorSums> sums(static_cast<std::size_t>((n + step - 1) / step));
   Status status = for_each_slab(stream, sums.size(), [&](const Stream& one, std::size_t i) {
     const auto first = static_cast<std::int64_t>(i) * step;

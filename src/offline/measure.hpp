@@ -21,13 +21,16 @@ struct Probe {
 
 struct ProbeArgs {
   const LinearLayer& layer;
-  Scheme scheme = Scheme::w8a8_dynamic;
-  std::int64_t group_size = 0;
+  LayerForm form = {};
+  std::uint64_t bytes = 0;  // of all that is stored of it
   std::vector<float> smoothing = {};
   double input_scale = 1.0;                     // of static activations
   const LayerStatistics* statistics = nullptr;  // of the layer, if there are any
 };
 Probe make_probe(ProbeArgs args);
+
+/// Of a weight, in a layer that takes so many bytes.
+double stored_bits(const LinearLayer& layer, std::uint64_t bytes);
 
 struct ErrorSums {
   double signal = 0, noise = 0, product = 0, energy = 0, max_abs = 0;

@@ -26,8 +26,9 @@ struct OutputTensor {
   [[nodiscard]] std::uint64_t bytes() const { return stored_size(spec.type, spec.shape).bytes; }
 };
 
-/// The bytes of all tensors of the result.
+/// The bytes of all tensors of the result, and of those of one layer.
 std::uint64_t output_bytes(const QuantizePlan& plan);
+std::uint64_t stored_bytes(const QuantizePlan& plan, const PlannedLayer& planned);
 
 /// What becomes of each tensor, by its name: made once for all files.
 class OutputIndex {

@@ -25,10 +25,10 @@ namespace {
 // Names a run by all that its result depends on, so that only the same one is taken up again.
 std::string fingerprint(const QuantizePlan& plan) {
   const QuantizeOptions& o = plan.options;
-  std::string text = fmt::format("octavo quantize {}\nscheme {} group {} smooth {} alpha {}\n",
-                                 OCTAVO_VERSION, name(o.scheme), plan.group_size, o.smooth,
-                                 o.alpha ? fmt::format("{}", *o.alpha) : "auto");
-  for (const std::string& pattern : o.ignore) text += fmt::format("ignore {}\n", pattern);
+  std::string text = fmt::format("octavo quantize {}\nsmooth {} alpha {}\n", OCTAVO_VERSION,
+                                 o.smooth, o.alpha ? fmt::format("{}", *o.alpha) : "auto");
+  for (const PlannedLayer& planned : plan.layers)
+    text += fmt::format("layer {} {}\n", planned.layer.name, to_string(planned.form));
   // It says how weights are stored.
   text += fmt::format("config {:x}\n", std::hash<std::string>()(plan.checkpoint->config()));
   if (o.statistics != nullptr)
@@ -135,8 +135,7 @@ Status measure_kept(const Stream& stream, const QuantizePlan& plan, const Resolv
       if (!file) return file.error();
       written = opened.emplace(source, *std::move(file)).first;
     }
-    const auto stored =
-        StoredLayer::open(written->second, planned.layer, {plan.options.scheme, plan.group_size});
+    const auto stored = StoredLayer::open(written->second, planned.layer, planned.form);
     if (!stored) return stored.error();
     auto error = measure_stored(stream, probe_of(plan, scales, planned),
                                 weight_view(plan.checkpoint->tensors(), planned.layer), *stored);

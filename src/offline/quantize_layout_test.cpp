@@ -23,17 +23,17 @@ using testing::values_of;
 TEST(QuantizeLayout, OddRowsArePaddedWithZeros) {
   const TemporaryDirectory dir;
   testing::make_safetensors(dir / "in" / "m.safetensors", {{"a.up.weight", {5, 21}}});
-  run(open(dir / "in"), {.scheme = Scheme::w4a16_group, .group_size = 7}, dir / "out");
+  run(open(dir / "in"), {.scheme = Scheme::w4a16_group, .group_size = 0}, dir / "out");
   const Checkpoint out = open(dir / "out");
   const auto w = rounded({"a.up.weight", {5, 21}});
   const auto words = values_of<std::uint32_t>(out, "a.up.weight_packed");
   ASSERT_EQ(words.size(), 15U);
   for (std::size_t i = 0; i < 5; ++i) {
     for (std::size_t k = 0; k < 21; ++k) {
-      const auto group = w.begin() + static_cast<std::ptrdiff_t>(i * 21 + k / 7 * 7);
-      const Row row = quantized_row({group, group + 7}, 7.0F);
+      const auto channels = w.begin() + static_cast<std::ptrdiff_t>(i * 21);
+      const Row row = quantized_row({channels, channels + 21}, 7.0F);
       const auto nibble = (words[i * 3 + k / 8] >> (k % 8 * 4)) & 15U;
-      ASSERT_EQ(static_cast<int>(nibble) - 8, row.q[k % 7]) << i << " " << k;
+      ASSERT_EQ(static_cast<int>(nibble) - 8, row.q[k]) << i << " " << k;
     }
     EXPECT_EQ(words[i * 3 + 2] >> 20U, 0U) << "padding";
   }
@@ -52,18 +52,18 @@ TEST(PackedRows, AreQPlus8WithZerosBehindAndComeBack) {
       for (std::int64_t k = 0; k < channels; ++k)
         q[row * bytes + static_cast<std::size_t>(k) / 2] |=
             static_cast<std::byte>((value(row, k) & 15) << (k % 2 * 4));
-    const std::size_t row_bytes = offline::packed_bytes(channels);
+    const std::size_t row_bytes = offline::packed_bytes(DType::s4, channels);
     std::vector<std::byte> packed(rows * row_bytes, std::byte{0xA5});
-    offline::pack_rows(q, rows, channels, packed);
+    offline::pack_rows(DType::s4, q, rows, channels, packed);
     for (std::size_t row = 0; row < rows; ++row)
-      for (std::int64_t k = 0; k < 8 * offline::packed_words(channels); ++k) {
+      for (std::int64_t k = 0; k < 8 * offline::packed_words(DType::s4, channels); ++k) {
         const auto byte =
             std::to_integer<int>(packed[row * row_bytes + static_cast<std::size_t>(k) / 2]);
         EXPECT_EQ(byte >> (k % 2 * 4) & 15, k < channels ? value(row, k) + 8 : 0)
             << channels << ": " << row << ", " << k;
       }
     std::vector<std::byte> back(q.size(), std::byte{0xA5});
-    offline::unpack_rows(packed, rows, channels, back);
+    offline::unpack_rows(DType::s4, packed, rows, channels, back);
     EXPECT_EQ(back, q) << channels;
   }
 }

@@ -2,17 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <set>
 
 #include "core/check.hpp"
 #include "octavo/checkpoint.hpp"
-#include "octavo/pattern.hpp"
 #include "offline/checkpoint_parts.hpp"
 #include "offline/files.hpp"
 #include "offline/output.hpp"
-#include "offline/words.hpp"
 
 namespace octavo {
 
@@ -20,63 +16,6 @@ using detail::invalid;
 using namespace offline;
 
 namespace {
-
-// The modules that the patterns name.
-Result<std::set<std::string>> ignored(const Checkpoint& checkpoint,
-                                      const std::vector<std::string>& patterns) {
-  std::vector<std::string> modules;
-  for (const LinearLayer& layer : checkpoint.layers()) modules.push_back(layer.name);
-  for (const KeptTensor& kept : checkpoint.kept())
-    if (kept.is_linear) modules.emplace_back(parent(kept.name));
-  std::set<std::string> out;
-  for (const std::string& text : patterns) {
-    const auto pattern = Pattern::parse("ignore", text);
-    if (!pattern) return pattern.error();
-    bool any = false;
-    for (const std::string& module : modules) {
-      if (!pattern->matches(module)) continue;
-      out.insert(module);
-      any = true;
-    }
-    if (!any)
-      return invalid(
-          "ignore",
-          fmt::format("expected a pattern that matches a layer, got {}, which matches "
-                      "{}",
-                      in_quotes(text),
-                      modules.empty() ? fmt::format("nothing: {} has no linear layers",
-                                                    checkpoint.path().string())
-                                      : fmt::format("none of {}, the first of which is {}",
-                                                    modules.size(), in_quotes(modules.front()))));
-  }
-  return out;
-}
-
-// Why a layer of this shape cannot have this scheme; empty if it can.
-std::string unfit(const LinearLayer& layer, const QuantizePlan& plan) {
-  if (plan.options.scheme != Scheme::w4a16_group || layer.k % plan.group_size == 0) return {};
-  return fmt::format("in = {} is no multiple of {}", layer.k, plan.group_size);
-}
-
-// The weights that groups of this size leave float, of the layers that are not ignored.
-double left_by(const Checkpoint& checkpoint, const std::set<std::string>& ignore,
-               std::int64_t group_size) {
-  double left = 0;
-  for (const LinearLayer& layer : checkpoint.layers())
-    if (!ignore.contains(layer.name) && layer.k % group_size != 0)
-      left += static_cast<double>(layer.n) * static_cast<double>(layer.k);
-  return left;
-}
-
-// Powers of two: kernels have no others, and few know groups below 32.
-constexpr std::array<std::int64_t, 4> usual_group_sizes{128, 64, 32, 16};
-
-std::int64_t best_group_size(const Checkpoint& checkpoint, const std::set<std::string>& ignore) {
-  return *std::min_element(usual_group_sizes.begin(), usual_group_sizes.end(),
-                           [&](std::int64_t a, std::int64_t b) {
-                             return left_by(checkpoint, ignore, a) < left_by(checkpoint, ignore, b);
-                           });
-}
 
 // What would make of the result another one than was meant. A loader takes tensors of these names
 // for a part of a quantized layer; and in the list of what is float, config.json has classes and
@@ -91,50 +30,142 @@ Status check_names(const Checkpoint& checkpoint, const QuantizePlan& plan) {
                                       "be taken for a part of the quantized one; remove it, or "
                                       "ignore {}",
                                       planned.layer.name));
+  const auto stands_for_others = [](std::string_view module) {
+    return module == "Linear" || module == "Conv1D" || module.starts_with("re:");
+  };
   for (const KeptTensor& kept : plan.kept)
     if (const std::string_view module = parent(kept.name);
-        kept.is_linear && (module == "Linear" || module == "Conv1D" || module.starts_with("re:")))
+        kept.is_linear && stands_for_others(module))
       return invalid(
           "checkpoint",
           fmt::format("expected names of float layers that config.json can list, got {}, "
                       "which stands for others there; rename it, or quantize it, too",
                       in_quotes(module)));
+  // With one scheme linear layers are listed by their class.
+  const bool by_name = forms_of(plan).size() > 1;
+  for (const PlannedLayer& planned : plan.layers)
+    if ((by_name || planned.layer.kind != LayerKind::linear) &&
+        stands_for_others(planned.layer.name))
+      return invalid("checkpoint",
+                     fmt::format("expected names of layers that config.json can list, got {}, "
+                                 "which stands for others there; rename it, or take one scheme "
+                                 "for all layers",
+                                 in_quotes(planned.layer.name)));
   return {};
 }
 
-Status choose_layers(const Checkpoint& checkpoint, const std::set<std::string>& ignore,
-                     QuantizePlan& plan) {
+bool is_int4(Scheme scheme) { return weight_bits(scheme) == 4; }
+
+// What a layer is to have, none for float.
+std::optional<Scheme> wanted(const Choices& choices, const QuantizeOptions& options,
+                             const LinearLayer& layer) {
+  if (const auto named = choices.find(layer.name); named != choices.end()) return named->second;
+  if (layer.kind != LayerKind::linear) return std::nullopt;
+  return options.scheme;
+}
+
+Status check_group_size(const QuantizeOptions& options) {
+  const std::int64_t size = options.group_size.value_or(128);
+  const bool any = is_int4(options.scheme) ||
+                   std::any_of(options.layers.begin(), options.layers.end(),
+                               [](const LayerChoice& c) { return c.scheme && is_int4(*c.scheme); });
+  // The products by weights in groups go four channels at a time.
+  if (!any || (size >= 0 && size % 4 == 0)) return {};
+  return invalid(
+      "group_size",
+      fmt::format("expected a multiple of 4, or 0 for a scale per channel, got {}", size));
+}
+
+std::int64_t group_size_of(const Checkpoint& checkpoint, const QuantizeOptions& options,
+                           const Choices& choices) {
+  std::vector<const LinearLayer*> layers;
+  for (const auto* list : {&checkpoint.layers(), &checkpoint.named_layers()})
+    for (const LinearLayer& layer : *list)
+      if (const auto scheme = wanted(choices, options, layer); scheme && is_int4(*scheme))
+        layers.push_back(&layer);
+  if (layers.empty()) return 0;
+  return options.group_size ? *options.group_size : best_group_size(layers);
+}
+
+LayerForm form_of(const QuantizePlan& plan, Scheme scheme) {
+  if (!is_int4(scheme)) return {scheme};
+  return {scheme, plan.group_size, plan.options.asymmetric};
+}
+
+// Loaders keep fused layers as one weight, with one set of settings.
+Status check_fused(const Checkpoint& checkpoint, const QuantizePlan& plan) {
+  for (const PlannedLayer& planned : plan.layers)
+    for (const std::string& other : fused_with(planned.layer.name)) {
+      if (!checkpoint.tensors().find(other + ".weight")) continue;
+      const PlannedLayer* beside = find_layer(plan, other);
+      if (beside == nullptr)
+        return invalid("ignore", fmt::format("expected {} and {} to be treated alike, for they are "
+                                             "fused when they run, got only one quantized",
+                                             planned.layer.name, other));
+      if (beside->form != planned.form)
+        return invalid("layer",
+                       fmt::format("expected {} and {} to have one scheme, for they are fused when "
+                                   "they run, got {} and {}",
+                                   planned.layer.name, other, name(planned.form.scheme),
+                                   name(beside->form.scheme)));
+    }
+  return {};
+}
+
+// Heads and embeddings that a choice names.
+Status choose_named(const Checkpoint& checkpoint, const Choices& choices, QuantizePlan& plan) {
+  for (const LinearLayer& layer : checkpoint.named_layers()) {
+    const auto scheme = wanted(choices, plan.options, layer);
+    if (!scheme) continue;
+    if (layer.kind == LayerKind::embedding && *scheme != Scheme::w8a16)
+      return invalid("layer", fmt::format("expected w8a16 or float for {}, whose rows are looked "
+                                          "up and not multiplied, got {}",
+                                          layer.name, name(*scheme)));
+    const LayerForm form = form_of(plan, *scheme);
+    const auto kept = std::find_if(plan.kept.begin(), plan.kept.end(), [&](const KeptTensor& k) {
+      return k.name == layer.name + ".weight";
+    });
+    if (std::string reason = unfit(layer, form); !reason.empty()) {
+      kept->reason = std::move(reason);
+      kept->meant = false;
+    } else {
+      plan.kept.erase(kept);
+      plan.layers.push_back({layer, std::nullopt, form});
+    }
+  }
+  return {};
+}
+
+Status choose_layers(const Checkpoint& checkpoint, const Choices& choices, QuantizePlan& plan) {
   plan.kept = checkpoint.kept();
   for (KeptTensor& kept : plan.kept)
-    if (!kept.meant && ignore.contains(std::string(parent(kept.name)))) {
+    if (const auto named = choices.find(std::string(parent(kept.name)));
+        !kept.meant && named != choices.end() && !named->second) {
       kept.meant = true;
       kept.reason = "ignored";
     }
-  std::set<std::string> chosen;
   std::string example;
   for (const LinearLayer& layer : checkpoint.layers()) {
-    const bool meant = ignore.contains(layer.name);
-    std::string reason = meant ? "ignored" : unfit(layer, plan);
+    const auto scheme = wanted(choices, plan.options, layer);
+    const LayerForm form = form_of(plan, scheme.value_or(plan.options.scheme));
+    std::string reason = scheme ? unfit(layer, form) : "ignored";
     if (reason.empty()) {
-      plan.layers.push_back({layer, std::nullopt});
-      chosen.insert(layer.name);
+      plan.layers.push_back({layer, std::nullopt, form});
     } else {
       example = fmt::format(": {}: {}", layer.name, reason);
-      plan.kept.push_back({layer.name + ".weight", std::move(reason), true, meant,
+      plan.kept.push_back({layer.name + ".weight", std::move(reason), true, !scheme,
                            static_cast<std::uint64_t>(layer.n * layer.k)});
     }
   }
+  if (Status s = choose_named(checkpoint, choices, plan); !s) return s;
+  std::sort(plan.layers.begin(), plan.layers.end(),
+            [](const auto& a, const auto& b) { return a.layer.name < b.layer.name; });
   std::sort(plan.kept.begin(), plan.kept.end(),
             [](const KeptTensor& a, const KeptTensor& b) { return a.name < b.name; });
   if (plan.layers.empty())
     return invalid("checkpoint", fmt::format("expected layers to quantize in {}, got none{}",
                                              checkpoint.path().string(), example));
-  for (const PlannedLayer& planned : plan.layers)
-    for (const std::string& other : fused_with(planned.layer.name))
-      if (!chosen.contains(other) && checkpoint.tensors().find(other + ".weight"))
-        return invalid("ignore", fmt::format("expected {} and {} to be treated alike, for they are "
-                                             "fused when they run, got only one quantized",
-                                             planned.layer.name, other));
+  if (Status s = check_fused(checkpoint, plan); !s) return s;
   return check_names(checkpoint, plan);
 }
 
@@ -247,48 +278,7 @@ bool has_rows(const QuantizePlan& plan, const LinearLayer& layer) {
   return s != nullptr && s->sample_count() > 0 && s->channels() == layer.k;
 }
 
-// What would take the layers that these groups leave float.
-std::string group_size_remedy(const QuantizePlan& plan) {
-  std::set<std::string> ignored;
-  for (const KeptTensor& kept : plan.kept)
-    if (kept.meant) ignored.emplace(parent(kept.name));
-  const std::int64_t best = best_group_size(*plan.checkpoint, ignored);
-  const double left = left_by(*plan.checkpoint, ignored, best);
-  if (left == 0) return fmt::format("--group-size {} would take them all", best);
-  if (left < left_by(*plan.checkpoint, ignored, plan.group_size))
-    return fmt::format("--group-size {} would take more of them", best);
-  return {};
-}
-
 }  // namespace
-
-std::string LeftFloat::text() const {
-  return fmt::format("{}, {} % of the linear weights, {} float: {}{}{}",
-                     counted(layers, "layer", "layers"),
-                     fmt::format("{:.{}f}", 100 * share, share < 0.1 ? 1 : 0),
-                     layers == 1 ? "stays" : "stay", reason, remedy.empty() ? "" : "; ", remedy);
-}
-
-std::vector<LeftFloat> left_float(const QuantizePlan& plan) {
-  std::map<std::string, LeftFloat> reasons;
-  const double all = linear_weights(*plan.checkpoint).elements;
-  const std::string remedy = plan.group_size > 0 ? group_size_remedy(plan) : "";
-  for (const KeptTensor& kept : plan.kept) {
-    if (kept.meant) continue;
-    LeftFloat& left = reasons[kept.reason];
-    left.reason = kept.reason;
-    ++left.layers;
-    left.share += static_cast<double>(kept.elements) / all;
-    // Of the reasons only this one is the plan's own; the others are the checkpoint's.
-    if (plan.checkpoint->layer(parent(kept.name)) != nullptr) left.remedy = remedy;
-  }
-  std::vector<LeftFloat> out;
-  out.reserve(reasons.size());
-  for (auto& [reason, left] : reasons) out.push_back(std::move(left));
-  std::stable_sort(out.begin(), out.end(),
-                   [](const LeftFloat& a, const LeftFloat& b) { return a.share > b.share; });
-  return out;
-}
 
 Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions& options) {
   if (checkpoint.is_quantized())
@@ -296,17 +286,15 @@ Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions
                    fmt::format("expected a float checkpoint, got {}, whose config.json "
                                "has a quantization_config",
                                checkpoint.path().string()));
-  if (options.scheme == Scheme::w4a16_group && options.group_size && *options.group_size <= 0)
-    return invalid("group_size", fmt::format("expected 1 or more, got {}", *options.group_size));
+  if (Status s = check_group_size(options); !s) return s.error();
   return guarded(checkpoint.path().string(), [&]() -> Result<QuantizePlan> {
     QuantizePlan plan;
     plan.checkpoint = &checkpoint;
     plan.options = options;
-    const auto ignore = ignored(checkpoint, options.ignore);
-    if (!ignore) return ignore.error();
-    if (options.scheme == Scheme::w4a16_group)
-      plan.group_size = options.group_size.value_or(best_group_size(checkpoint, *ignore));
-    if (Status s = choose_layers(checkpoint, *ignore, plan); !s) return s.error();
+    const auto choices = choose_schemes(checkpoint, options);
+    if (!choices) return choices.error();
+    plan.group_size = group_size_of(checkpoint, options, *choices);
+    if (Status s = choose_layers(checkpoint, *choices, plan); !s) return s.error();
     if (options.strict) {
       std::vector<std::string> left;
       for (const LeftFloat& layers : left_float(plan)) left.push_back(layers.text());
@@ -315,17 +303,20 @@ Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions
                                              fmt::join(left, ", and ")));
     }
     if (Status s = check_loaders(plan); !s) return s.error();
-    const bool needs = options.smooth || options.scheme == Scheme::w8a8_static;
-    if (needs && options.statistics == nullptr)
+    const auto is_static = [](const PlannedLayer& planned) {
+      return planned.form.scheme == Scheme::w8a8_static;
+    };
+    const bool any_static = std::any_of(plan.layers.begin(), plan.layers.end(), is_static);
+    if ((options.smooth || any_static) && options.statistics == nullptr)
       return invalid("statistics",
                      fmt::format("expected statistics of activations for {}, got none",
-                                 options.smooth ? "smoothing" : name(options.scheme)));
+                                 options.smooth ? "smoothing" : name(Scheme::w8a8_static)));
     if (options.smooth) {
       if (Status s = choose_pairs(checkpoint, plan); !s) return s.error();
       if (Status s = check_search(plan); !s) return s.error();
     }
-    if (options.scheme == Scheme::w8a8_static)
-      for (const PlannedLayer& planned : plan.layers)
+    for (const PlannedLayer& planned : plan.layers)
+      if (is_static(planned))
         if (const auto absmax =
                 shared_absmax(*options.statistics, input_sharers(plan, planned), planned.layer.k);
             !absmax)
@@ -339,19 +330,6 @@ Result<QuantizePlan> resolve(const Checkpoint& checkpoint, const QuantizeOptions
 }
 
 namespace offline {
-
-LinearWeights linear_weights(const Checkpoint& checkpoint) {
-  LinearWeights all;
-  const auto add = [&](double elements) {
-    ++all.layers;
-    all.elements += elements;
-  };
-  for (const LinearLayer& layer : checkpoint.layers())
-    add(static_cast<double>(layer.n) * static_cast<double>(layer.k));
-  for (const KeptTensor& kept : checkpoint.kept())
-    if (kept.is_linear) add(static_cast<double>(kept.elements));
-  return all;
-}
 
 const PlannedLayer* find_layer(const QuantizePlan& plan, std::string_view name) {
   const auto found = std::lower_bound(

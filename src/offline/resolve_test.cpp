@@ -39,10 +39,10 @@ TEST(Resolve, RefusesWhatMatchesNothingOrDoesNotFit) {
   EXPECT_THAT(refusal(llama, {.scheme = Scheme::w8a8_static}),
               HasSubstr("statistics: expected statistics of activations for w8a8-static"));
   EXPECT_THAT(refusal(llama, {.smooth = true}), HasSubstr("for smoothing"));
-  EXPECT_THAT(refusal(llama, {.scheme = Scheme::w4a16_group, .group_size = 0}),
-              HasSubstr("group_size"));
   EXPECT_THAT(refusal(llama, {.scheme = Scheme::w4a16_group, .group_size = 5}),
-              HasSubstr("is no multiple of 5"));
+              HasSubstr("group_size: expected a multiple of 4"));
+  EXPECT_THAT(refusal(llama, {.scheme = Scheme::w4a16_group, .group_size = 20}),
+              HasSubstr("is no multiple of 20"));
   const Statistics none;
   EXPECT_THAT(refusal(llama, {.statistics = &none, .smooth = true}),
               HasSubstr("expected statistics of model.layers.0.self_attn.q_proj, got none"));

@@ -8,6 +8,7 @@
 #include "numerics/smooth.hpp"
 #include "offline/checkpoint_parts.hpp"
 #include "offline/files.hpp"
+#include "offline/output.hpp"
 #include "offline/smooth_parts.hpp"
 
 namespace octavo::offline {
@@ -28,18 +29,15 @@ TensorRef sampled_rows(const QuantizePlan& plan, const PlannedPair& pair,
 Result<AlphaSearch> search(const Stream& stream, const QuantizePlan& plan, const PlannedPair& pair,
                            const std::vector<double>& weight_absmax) {
   // Only layers that are quantized lose something.
-  std::vector<TensorRef> measured;
+  std::vector<SearchedWeight> measured;
   for (const std::string& name : pair.names.linears)
     if (const PlannedLayer* planned = find_layer(plan, name))
-      measured.push_back(weight_view(plan.checkpoint->tensors(), planned->layer));
+      measured.push_back({weight_view(plan.checkpoint->tensors(), planned->layer), planned->form});
   std::vector<float> storage;
-  return search_alpha_of(stream,
-                         {.weights = measured,
-                          .absmax = pair.absmax,
-                          .rows = sampled_rows(plan, pair, storage),
-                          .scheme = plan.options.scheme,
-                          .group_size = plan.group_size},
-                         weight_absmax);
+  return search_alpha_of(
+      stream, measured,
+      {.weights = {}, .absmax = pair.absmax, .rows = sampled_rows(plan, pair, storage)},
+      weight_absmax);
 }
 
 Status resolve_pair(const Stream& stream, const QuantizePlan& plan, const PlannedPair& pair,
@@ -105,10 +103,10 @@ float input_scale(const QuantizePlan& plan, const ResolvedScales& scales,
 
 Probe probe_of(const QuantizePlan& plan, const ResolvedScales& scales,
                const PlannedLayer& planned) {
-  const bool fixed = plan.options.scheme == Scheme::w8a8_static;
+  const bool fixed = planned.form.scheme == Scheme::w8a8_static;
   return make_probe({.layer = planned.layer,
-                     .scheme = plan.options.scheme,
-                     .group_size = plan.group_size,
+                     .form = planned.form,
+                     .bytes = stored_bytes(plan, planned),
                      .smoothing = scales.of(planned),
                      .input_scale = fixed ? double{input_scale(plan, scales, planned)} : 1.0,
                      .statistics = plan.options.statistics->find(planned.layer.name)});

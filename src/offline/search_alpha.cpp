@@ -21,18 +21,18 @@ using namespace offline;
 namespace {
 
 struct Item {
-  const TensorRef* weight = nullptr;
+  const SearchedWeight* layer = nullptr;
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
 
 // Slabs of all weights. They depend on shapes only, so sums over them do not depend on threads.
-std::vector<Item> items_of(std::span<const TensorRef> weights, std::int64_t channels) {
+std::vector<Item> items_of(std::span<const SearchedWeight> weights, std::int64_t channels) {
   const std::int64_t step = rows_per_slab(channels);
   std::vector<Item> items;
-  for (const TensorRef& w : weights)
-    for (std::int64_t at = 0; at < w.shape[0]; at += step)
-      items.push_back({&w, at, std::min(step, w.shape[0] - at)});
+  for (const SearchedWeight& w : weights)
+    for (std::int64_t at = 0; at < w.weight.shape[0]; at += step)
+      items.push_back({&w, at, std::min(step, w.weight.shape[0] - at)});
   return items;
 }
 
@@ -41,7 +41,6 @@ struct Problem {
   std::vector<std::vector<float>> scales;  // of each candidate
   std::vector<Activations> inputs;         // the rows divided by them
   Activations plain;
-  std::int64_t group_size = 0;
 };
 
 struct Errors {
@@ -59,13 +58,13 @@ double squared_distance(const std::vector<double>& a, const std::vector<float>& 
 }
 
 Status measure(const Stream& stream, const Problem& problem, const Item& item, Errors& out) {
-  const DType type = item.weight->dtype;
+  const DType type = item.layer->weight.dtype;
   std::vector<std::byte> rows;
   std::vector<std::byte> smoothed;
   std::vector<double> y;
   std::vector<float> approximate;
   QuantizedSlab quantized;
-  gather_rows(*item.weight, item.first, item.count, rows);
+  gather_rows(item.layer->weight, item.first, item.count, rows);
   multiply(problem.plain, rows.data(), type, item.count, y);
   for (const double v : y) out.energy += v * v;
   out.squares.assign(problem.candidates.size(), 0.0);
@@ -73,7 +72,7 @@ Status measure(const Stream& stream, const Problem& problem, const Item& item, E
   for (std::size_t c = 0; c < problem.candidates.size(); ++c) {
     scale_columns(stream, type, rows.data(), item.count, problem.scales[c], smoothed.data());
     if (Status s = quantize_slab(stream, smoothed.data(), type, item.count, problem.plain.channels,
-                                 problem.group_size, quantized);
+                                 item.layer->form, quantized);
         !s)
       return s;
     if (Status s = multiply(stream, problem.inputs[c], quantized, approximate); !s) return s;
@@ -89,10 +88,13 @@ Status check(const AlphaSearchArgs& args) {
                                        detail::to_string(args.rows.shape)));
   if (const auto checked = detail::check_input("rows", args.rows, DType::f32); !checked)
     return checked.error();
-  if (args.scheme == Scheme::w4a16_group &&
-      (args.group_size <= 0 || channels % args.group_size != 0))
+  const std::int64_t group = args.group_size;
+  if (weight_bits(args.scheme) == 4 &&
+      (group < 0 || group % 4 != 0 || (group > 0 && channels % group != 0)))
     return invalid("group_size",
-                   fmt::format("expected a divisor of {}, got {}", channels, args.group_size));
+                   fmt::format("expected a divisor of {} that is a multiple of 4, or 0 for a scale "
+                               "per channel, got {}",
+                               channels, group));
   return {};
 }
 
@@ -101,10 +103,8 @@ Problem prepare(const AlphaSearchArgs& args, std::vector<double> candidates,
   const detail::FpEnvironment environment;
   Problem p;
   p.candidates = std::move(candidates);
-  p.group_size = args.scheme == Scheme::w4a16_group ? args.group_size : 0;
   p.plain.rows = args.rows.shape[0];
   p.plain.channels = args.rows.shape[1];
-  p.plain.scheme = args.scheme;
   const auto* from = static_cast<const float*>(args.rows.data);
   p.plain.values.reserve(static_cast<std::size_t>(p.plain.rows * p.plain.channels));
   for (std::int64_t r = 0; r < p.plain.rows; ++r)
@@ -131,11 +131,18 @@ Result<AlphaSearch> search_alpha(const Stream& stream, const AlphaSearchArgs& ar
     const auto most =
         column_absmax(stream, args.weights, static_cast<std::int64_t>(args.absmax.size()));
     if (!most) return most.error();
-    return search_alpha_of(stream, args, *most);
+    const LayerForm form = weight_bits(args.scheme) == 4
+                               ? LayerForm{args.scheme, args.group_size, args.asymmetric}
+                               : LayerForm{args.scheme};
+    std::vector<SearchedWeight> weights;
+    for (const TensorRef& w : args.weights) weights.push_back({w, form});
+    return search_alpha_of(stream, weights, args, *most);
   });
 }
 
-Result<AlphaSearch> offline::search_alpha_of(const Stream& stream, const AlphaSearchArgs& args,
+Result<AlphaSearch> offline::search_alpha_of(const Stream& stream,
+                                             std::span<const SearchedWeight> weights,
+                                             const AlphaSearchArgs& args,
                                              std::span<const double> weight_absmax) {
   return guarded("weights", [&]() -> Result<AlphaSearch> {
     std::vector<double> candidates(args.candidates.begin(), args.candidates.end());
@@ -146,7 +153,7 @@ Result<AlphaSearch> offline::search_alpha_of(const Stream& stream, const AlphaSe
     }
     const auto channels = static_cast<std::int64_t>(args.absmax.size());
     const Problem problem = prepare(args, std::move(candidates), weight_absmax);
-    const std::vector<Item> items = items_of(args.weights, channels);
+    const std::vector<Item> items = items_of(weights, channels);
     std::vector<Errors> errors(items.size());
     if (Status s = for_each_slab(stream, items.size(),
                                  [&](const Stream& one, std::size_t i) {

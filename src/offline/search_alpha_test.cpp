@@ -91,7 +91,8 @@ TEST(SearchAlpha, DoesNotDependOnThreads) {
   const std::vector<float> w = random_floats(n * k, 7);
   const std::vector<float> x = random_floats(4 * k, 8);
   const std::vector<float> absmax(k, 1.0F);
-  for (const Scheme scheme : {Scheme::w8a8_dynamic, Scheme::w8a8_static, Scheme::w4a16_group}) {
+  for (const Scheme scheme : {Scheme::w8a8_dynamic, Scheme::w8a8_static, Scheme::w8a16,
+                              Scheme::w4a8_group, Scheme::w4a16_group}) {
     std::vector<double> first;
     for (const int threads : {1, 3, 16}) {
       const std::vector<TensorRef> weights{{w, {n, k}}, {w, {n / 2, k}}};
@@ -124,13 +125,21 @@ TEST(SearchAlpha, Refusals) {
               HasSubstr("rows: expected at least one row of 4"));
   EXPECT_THAT(message({.weights = weights, .absmax = absmax, .rows = TensorRef(x, {0, 4})}),
               HasSubstr("rows: expected at least one row of 4"));
-  for (const std::int64_t size : {3, 0, -4})
+  for (const std::int64_t size : {3, 2, 8, -4})
     EXPECT_THAT(message({.weights = weights,
                          .absmax = absmax,
                          .rows = TensorRef(x, {1, 4}),
                          .scheme = Scheme::w4a16_group,
                          .group_size = size}),
-                HasSubstr("group_size: expected a divisor of 4"));
+                HasSubstr("group_size: expected a divisor of 4 that is a multiple of 4"));
+  for (const std::int64_t size : {4, 0})
+    EXPECT_EQ(message({.weights = weights,
+                       .absmax = absmax,
+                       .rows = TensorRef(x, {1, 4}),
+                       .scheme = Scheme::w4a8_group,
+                       .group_size = size,
+                       .asymmetric = true}),
+              "accepted");
   const std::vector<double> bad{2.0};
   EXPECT_THAT(
       message(

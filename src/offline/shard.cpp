@@ -23,7 +23,9 @@ std::span<const std::byte> as_bytes_of(const void* data, std::size_t bytes) {
 StoredMetadata metadata_of(const ShardJob& job) {
   const QuantizeOptions& options = job.plan->options;
   StoredMetadata metadata = job.file->metadata();
-  metadata["octavo.scheme"] = std::string(name(options.scheme));
+  std::vector<std::string_view> schemes;
+  for (const FormCount& f : forms_of(*job.plan)) schemes.push_back(name(f.form.scheme));
+  metadata["octavo.scheme"] = fmt::format("{}", fmt::join(schemes, ", "));
   if (options.smooth) {
     metadata["octavo.smoothing"] = "absmax";
     metadata["octavo.alpha"] = options.alpha ? fmt::format("{}", *options.alpha) : "auto";
@@ -109,7 +111,8 @@ void Shard::add_pieces(const OutputTensor& t) {
   else if (t.kind == OutputTensor::Kind::norm)
     add(1, 1);
   else
-    add(view_of(t).shape[0], rows_per_slab(view_of(t)));
+    add(view_of(t).shape[0],
+        rows_per_slab(view_of(t), t.layer != nullptr ? t.layer->form : LayerForm()));
 }
 
 TensorRef Shard::view_of(const OutputTensor& t) const {
@@ -206,7 +209,6 @@ Status Shard::quantized(const Stream& one, const Piece& piece, Scratch& scratch)
   const PlannedLayer& planned = *piece.tensor->layer;
   const TensorRef w = view_of(*piece.tensor);
   const std::int64_t k = planned.layer.k;
-  const bool grouped = job_.plan->options.scheme == Scheme::w4a16_group;
   // As it lies in the file, if plans can read it there.
   const void* data = static_cast<const std::byte*>(w.data) + piece.first * k * (bits(w.dtype) / 8);
   if (planned.pair) {
@@ -217,40 +219,54 @@ Status Shard::quantized(const Stream& one, const Piece& piece, Scratch& scratch)
     data = scratch.rows.data();
   }
   QuantizedSlab& slab = scratch.slab;
-  if (Status s = quantize_slab(one, data, w.dtype, piece.count, k,
-                               grouped ? job_.plan->group_size : 0, slab);
-      !s)
+  if (Status s = quantize_slab(one, data, w.dtype, piece.count, k, planned.form, slab); !s)
     return bad_tensor(job_.file->path(), piece.tensor->source->name, s.error().message());
   if (job_.plan->measured)
     if (Status s = measure(one, piece, w, scratch); !s) return s;
   finished_rows(piece, w);
-  Status status =
-      grouped ? write_packed(piece, scratch) : write_matrix(piece, w, slab.q, 1, scratch);
-  const std::size_t per_row = slab.scales.size() / static_cast<std::size_t>(piece.count);
-  if (status)
-    status = writer_.write(planned.layer.name + ".weight_scale",
-                           static_cast<std::uint64_t>(piece.first) * per_row, slab.scales);
+  Status status = is_packed(planned.form.scheme) ? write_packed(piece, scratch)
+                                                 : write_matrix(piece, w, slab.q, 1, scratch);
+  if (status) status = write_scales(piece, scratch);
   if (status && piece.first == 0) status = write_companions(planned);
   return status;
 }
 
 Status Shard::write_packed(const Piece& piece, Scratch& scratch) {
   const QuantizedSlab& slab = scratch.slab;
-  const std::size_t row = packed_bytes(slab.channels);
+  const std::size_t row = packed_bytes(slab.code(), slab.channels);
   std::vector<std::byte>& packed = scratch.strip;
   packed.resize(row * static_cast<std::size_t>(piece.count));
-  pack_rows(slab.q, piece.count, slab.channels, packed);
+  pack_rows(slab.code(), slab.q, piece.count, slab.channels, packed);
   return writer_.write(piece.tensor->spec.name, static_cast<std::uint64_t>(piece.first) * row,
                        packed);
 }
 
+Status Shard::write_scales(const Piece& piece, Scratch& scratch) {
+  const QuantizedSlab& slab = scratch.slab;
+  const LinearLayer& layer = piece.tensor->layer->layer;
+  std::vector<std::byte>& scales = scratch.strip;
+  store_scales(slab, scale_type(slab.form.scheme, layer.type), scales);
+  const std::size_t per_row = scales.size() / static_cast<std::size_t>(piece.count);
+  if (Status s = writer_.write(layer.name + ".weight_scale",
+                               static_cast<std::uint64_t>(piece.first) * per_row, scales);
+      !s || !slab.form.asymmetric)
+    return s;
+  // (A piece begins at the first nibble of a word.)
+  const std::int64_t groups = slab.channels / slab.group(), rows = (piece.count + 7) / 8;
+  std::vector<std::uint32_t> words(static_cast<std::size_t>(rows * groups));
+  pack_zero_points(slab.zero_points, piece.count, groups, words);
+  return writer_.write(layer.name + ".weight_zero_point",
+                       static_cast<std::uint64_t>(piece.first / 8 * groups) * sizeof(words[0]),
+                       std::as_bytes(std::span(words)));
+}
+
 Status Shard::write_companions(const PlannedLayer& planned) {
   const std::string& layer = planned.layer.name;
-  if (job_.plan->options.scheme == Scheme::w4a16_group) {
+  if (is_packed(planned.form.scheme)) {
     const std::int64_t shape[] = {planned.layer.n, planned.layer.k};
     return writer_.write(layer + ".weight_shape", as_bytes_of(shape, sizeof(shape)));
   }
-  if (job_.plan->options.scheme != Scheme::w8a8_static) return {};
+  if (planned.form.scheme != Scheme::w8a8_static) return {};
   const float scale = input_scale(*job_.plan, *job_.scales, planned);
   return writer_.write(layer + ".input_scale", as_bytes_of(&scale, sizeof(scale)));
 }

@@ -50,6 +50,7 @@ class Shard {
   Status write_matrix(const Piece& piece, const TensorRef& w, std::span<const std::byte> rows,
                       std::int64_t element, Scratch& scratch);
   Status write_packed(const Piece& piece, Scratch& scratch);
+  Status write_scales(const Piece& piece, Scratch& scratch);
   Status write_companions(const PlannedLayer& planned);
   Status measure(const Stream& one, const Piece& piece, const TensorRef& w, Scratch& scratch);
 

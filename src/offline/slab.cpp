@@ -9,6 +9,7 @@
 #include "core/fp_environment.hpp"
 #include "core/parallel.hpp"
 #include "core/parts.hpp"
+#include "numerics/stored_scale.hpp"
 #include "octavo/dequantize.hpp"
 #include "octavo/dynamic_range_quantize.hpp"
 #include "octavo/quantize.hpp"
@@ -84,21 +85,45 @@ Status multiply_static(const Stream& stream, const Activations& x, const Quantiz
                     .output = y});
 }
 
-Status multiply_groups(const Stream& stream, const Activations& x, const QuantizedSlab& w,
-                       std::vector<float>& y) {
+// int8 activations, int4 weights: one scale per row of activations, one per group of weights.
+Status multiply_int4(const Stream& stream, const Activations& x, const QuantizedSlab& w,
+                     TensorMut y) {
+  const auto plan = QuantizedLinearPlan::select(stream, {.m = x.rows,
+                                                         .n = w.rows,
+                                                         .k = x.channels,
+                                                         .weight = DType::s4,
+                                                         .weight_zero_points = w.form.asymmetric,
+                                                         .group_size = w.form.group_size});
+  if (!plan) return plan.error();
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  const Shape scales{w.rows, w.channels / w.group()};
+  return plan->run(
+      stream, workspace,
+      {.input = TensorRef(x.values, {x.rows, x.channels}),
+       .weight = TensorRef(w.q.data(), DType::s4, {w.rows, w.channels}),
+       .weight_scales = TensorRef(w.scales.data(), w.compute, scales),
+       .weight_zero_points = w.form.asymmetric ? TensorRef(w.zero_points, scales) : TensorRef(),
+       .output = y});
+}
+
+// Float activations: the weights are restored, and multiplied as floats.
+Status multiply_float(const Stream& stream, const Activations& x, const QuantizedSlab& w,
+                      std::vector<float>& y) {
   std::vector<float> weights(size(w.rows * w.channels));
   const auto plan = DequantizePerGroupPlan::select(stream, {.rows = w.rows,
                                                             .cols = w.channels,
-                                                            .group_size = w.group_size,
-                                                            .input = DType::s4,
+                                                            .group_size = w.group(),
+                                                            .input = w.code(),
                                                             .output = DType::f32,
                                                             .scale_type = w.compute});
   if (!plan) return plan.error();
   const WorkspaceBuffer workspace(plan->workspace_size());
+  const Shape scales{w.rows, w.channels / w.group()};
   if (Status s = plan->run(
           stream, workspace,
-          {.input = TensorRef(w.q.data(), DType::s4, {w.rows, w.channels}),
-           .scales = TensorRef(w.scales.data(), w.compute, {w.rows, w.channels / w.group_size}),
+          {.input = TensorRef(w.q.data(), w.code(), {w.rows, w.channels}),
+           .scales = TensorRef(w.scales.data(), w.compute, scales),
+           .zero_points = w.zero_points.empty() ? TensorRef() : TensorRef(w.zero_points, scales),
            .output = TensorMut(weights, {w.rows, w.channels})});
       !s)
     return s;
@@ -109,15 +134,36 @@ Status multiply_groups(const Stream& stream, const Activations& x, const Quantiz
   return {};
 }
 
+// Scales to the 16 bits that they are stored in, here as f32.
+void round_scales(DType type, std::vector<std::byte>& scales) {
+  const detail::FpEnvironment environment;
+  for (std::size_t at = 0; at < scales.size(); at += sizeof(float)) {
+    float scale = 0;
+    std::memcpy(&scale, &scales[at], sizeof(scale));
+    scale = type == DType::f16 ? widen(numerics::stored_scale_f16(scale))
+                               : widen(numerics::stored_scale_bf16(scale));
+    std::memcpy(&scales[at], &scale, sizeof(scale));
+  }
+}
+
 }  // namespace
 
 std::int64_t rows_per_slab(std::int64_t channels) {
   return std::max<std::int64_t>(1, (std::int64_t{1} << 18) / std::max<std::int64_t>(1, channels));
 }
 
-std::int64_t rows_per_slab(const TensorRef& weight) {
+std::int64_t rows_per_slab(const TensorRef& weight, const LayerForm& form) {
   const std::int64_t least = weight.strides[1] == 1 ? 1 : 512;
-  return std::max(least, rows_per_slab(weight.shape[1]));
+  const std::int64_t rows = std::max(least, rows_per_slab(weight.shape[1]));
+  return form.asymmetric ? (rows + 7) / 8 * 8 : rows;
+}
+
+bool is_packed(Scheme scheme) {
+  return scheme != Scheme::w8a8_dynamic && scheme != Scheme::w8a8_static;
+}
+
+DType scale_type(Scheme scheme, DType weight) {
+  return is_packed(scheme) ? weight : compute_type(weight);
 }
 
 bool is_aligned(const TensorRef& tensor) {
@@ -163,29 +209,65 @@ void scale_columns(const Stream& stream, DType type, const void* from, std::int6
 }
 
 Status quantize_slab(const Stream& stream, const void* data, DType type, std::int64_t rows,
-                     std::int64_t channels, std::int64_t group_size, QuantizedSlab& out) {
-  const bool grouped = group_size > 0;
-  const DType to = grouped ? DType::s4 : DType::s8;
+                     std::int64_t channels, const LayerForm& form, QuantizedSlab& out) {
+  out.rows = rows;
+  out.channels = channels;
+  out.form = form;
+  out.compute = compute_type(type);
+  const DType to = out.code();
   const Shape shape{rows, channels};
   const auto plan = DynamicRangeQuantizePlan::select(
       stream, {.shape = shape,
-               .mode = RangeMode::symmetric,
-               .scope = grouped ? Layout::per_group : Layout::per_token,
-               .group_size = group_size,
+               .mode = form.asymmetric ? RangeMode::asymmetric : RangeMode::symmetric,
+               .scope = form.group_size > 0 ? Layout::per_group : Layout::per_token,
+               .group_size = form.group_size,
                .input = type,
                .output = to});
   if (!plan) return plan.error();
-  out.rows = rows;
-  out.channels = channels;
-  out.group_size = group_size;
-  out.compute = compute_type(type);
+  const Shape slices{plan->slices()};
   out.q.resize(size(rows * bytes_for(to, channels)));
   out.scales.resize(size(plan->slices() * (bits(out.compute) / 8)));
+  out.zero_points.resize(form.asymmetric ? size(plan->slices()) : 0);
   const WorkspaceBuffer workspace(plan->workspace_size());
-  return plan->run(stream, workspace,
-                   {.input = TensorRef(data, type, shape),
-                    .output = TensorMut(out.q.data(), to, shape),
-                    .scales = TensorMut(out.scales.data(), out.compute, {plan->slices()})});
+  if (Status s = plan->run(
+          stream, workspace,
+          {.input = TensorRef(data, type, shape),
+           .output = TensorMut(out.q.data(), to, shape),
+           .scales = TensorMut(out.scales.data(), out.compute, slices),
+           .zero_points = form.asymmetric ? TensorMut(out.zero_points, slices) : TensorMut()});
+      !s)
+    return s;
+  const DType stored = scale_type(form.scheme, type);
+  if (stored == out.compute) return {};
+  // Once more with the scales that are stored; zero points stay those of the range.
+  round_scales(stored, out.scales);
+  const auto again = QuantizePerGroupPlan::select(
+      stream,
+      {.rows = rows, .cols = channels, .group_size = out.group(), .input = type, .output = to});
+  if (!again) return again.error();
+  return again->run(
+      stream, {},
+      {.input = TensorRef(data, type, shape),
+       .scales = TensorRef(out.scales.data(), out.compute, slices),
+       .zero_points = form.asymmetric ? TensorRef(out.zero_points, slices) : TensorRef(),
+       .output = TensorMut(out.q.data(), to, shape)});
+}
+
+void store_scales(const QuantizedSlab& slab, DType type, std::vector<std::byte>& to) {
+  if (type == slab.compute) {
+    to = slab.scales;
+    return;
+  }
+  with_float_type(type, [&]<class T>() {
+    const std::size_t count = slab.scales.size() / sizeof(float);
+    to.resize(count * sizeof(T));
+    for (std::size_t i = 0; i < count; ++i) {
+      float scale = 0;
+      std::memcpy(&scale, &slab.scales[i * sizeof(float)], sizeof(scale));
+      const T narrowed = narrow<T>(Compute<T>{scale});
+      std::memcpy(&to[i * sizeof(T)], &narrowed, sizeof(T));
+    }
+  });
 }
 
 void multiply(const Activations& x, const void* weights, DType type, std::int64_t n,
@@ -199,10 +281,19 @@ void multiply(const Activations& x, const void* weights, DType type, std::int64_
 Status multiply(const Stream& stream, const Activations& x, const QuantizedSlab& weights,
                 std::vector<float>& y) {
   y.assign(size(x.rows * weights.rows), 0.0F);
-  if (weights.group_size > 0) return multiply_groups(stream, x, weights, y);
   const TensorMut out(y, {x.rows, weights.rows});
-  return x.scheme == Scheme::w8a8_static ? multiply_static(stream, x, weights, out)
-                                         : multiply_dynamic(stream, x, weights, out);
+  switch (weights.form.scheme) {
+    case Scheme::w8a8_dynamic:
+      return multiply_dynamic(stream, x, weights, out);
+    case Scheme::w8a8_static:
+      return multiply_static(stream, x, weights, out);
+    case Scheme::w4a8_group:
+      return multiply_int4(stream, x, weights, out);
+    case Scheme::w4a16_group:
+    case Scheme::w8a16:
+      break;
+  }
+  return multiply_float(stream, x, weights, y);
 }
 
 Status for_each_slab(const Stream& stream, std::size_t count,

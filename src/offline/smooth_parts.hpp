@@ -23,9 +23,15 @@ bool column_overflows(DType type, double absmax, float scale);
 Status divide_vector(const std::string& path, const std::string& tensor, const TensorMut& t,
                      std::span<const float> scales);
 
-/// search_alpha for weights that may lie anywhere in memory. The scales come from the column_absmax
-/// of all layers that share the input, the error from those of `args`.
-Result<AlphaSearch> search_alpha_of(const Stream& stream, const AlphaSearchArgs& args,
+/// A weight that may lie anywhere in memory, and what it is to become.
+struct SearchedWeight {
+  TensorRef weight;
+  LayerForm form = {};
+};
+/// search_alpha for these in place of those of `args`. The scales come from the column_absmax of
+/// all layers that share the input, the error from these.
+Result<AlphaSearch> search_alpha_of(const Stream& stream, std::span<const SearchedWeight> weights,
+                                    const AlphaSearchArgs& args,
                                     std::span<const double> weight_absmax);
 
 }  // namespace octavo::offline

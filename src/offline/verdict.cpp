@@ -80,7 +80,9 @@ std::vector<std::string> advice_for(const VerifyReport& report, const Worst& wor
     out.emplace_back("smooth the layers that follow a norm: --smooth STATS --alpha auto");
   if (any(worst, [](const LayerError& e) { return e.scheme == Scheme::w8a8_static; }))
     out.emplace_back("give each token its own scale: --scheme w8a8-dynamic");
-  if (any(worst, [](const LayerError& e) { return e.group_size > 32; }))
+  if (any(worst, [](const LayerError& e) {
+        return weight_bits(e.scheme) == 4 && (e.group_size == 0 || e.group_size > 32);
+      }))
     out.emplace_back("take smaller groups: --group-size 32");
   // To keep most of a model float is no advice, unless there is no other.
   if (out.empty() || 2 * worst.size() <= report.layers.size())
@@ -102,8 +104,14 @@ std::string measured(const VerifyReport& report) {
       with_rows, report.layers.size());
 }
 
-std::string bound_text(const LayerError& layer, const Verdict& verdict) {
-  return "the bound of " + percent(verdict.bound(layer));
+// Schemes have bounds of their own, unless one was asked for.
+std::string bound_text(const VerifyReport& report, const Verdict& verdict) {
+  std::set<double> bounds;
+  for (const LayerError& e : report.layers) bounds.insert(verdict.bound(e));
+  std::vector<std::string> words;
+  for (const double bound : bounds) words.push_back(percent(bound));
+  return fmt::format("{} of {}", bounds.size() == 1 ? "the bound" : "their bounds",
+                     fmt::join(words, " and "));
 }
 
 // Weights that are not finite: the float model has them, too.
@@ -137,9 +145,7 @@ std::string_view how_good(const VerifyReport& report, const Verdict& verdict, bo
 
 }  // namespace
 
-double default_max_error(Scheme scheme) noexcept {
-  return scheme == Scheme::w4a16_group ? 0.25 : 0.1;
-}
+double default_max_error(Scheme scheme) noexcept { return weight_bits(scheme) == 4 ? 0.25 : 0.1; }
 
 double Verdict::bound(const LayerError& layer) const noexcept {
   return max_error.value_or(default_max_error(layer.scheme));
@@ -183,13 +189,13 @@ Verdict judge(const VerifyReport& report, std::optional<double> max_error) {
   if (!worst.empty()) {
     verdict.headline = fmt::format("{} of {} {} above {}", worst.size(),
                                    counted(report.layers.size(), "layer", "layers"),
-                                   worst.size() == 1 ? "is" : "are", bound_text(first, verdict));
+                                   worst.size() == 1 ? "is" : "are", bound_text(report, verdict));
     verdict.details = fmt::format("{} (errors {})", named(worst), measured(report));
     verdict.advice = advice_for(report, worst);
   } else {
     verdict.headline = fmt::format("{}, {}{}", how_good(report, verdict, numbers),
                                    counted(report.layers.size(), "layer", "layers"),
-                                   lifted ? "" : ", none above " + bound_text(first, verdict));
+                                   lifted ? "" : ", none above " + bound_text(report, verdict));
     verdict.details = fmt::format("the largest error is {}, in {} (errors {})",
                                   percent(first.error()), first.name, measured(report));
   }

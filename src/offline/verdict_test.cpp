@@ -139,7 +139,7 @@ TEST(Measured, WhileItIsWrittenAsVerifyDoes) {
         ASSERT_TRUE(in);
         const Statistics stats = make_statistics(*in);
         const auto plan = resolve(
-            *in, {.scheme = scheme, .group_size = 2, .statistics = &stats, .smooth = smooth});
+            *in, {.scheme = scheme, .group_size = 4, .statistics = &stats, .smooth = smooth});
         ASSERT_TRUE(plan) << plan.error().message();
         const auto path = dir / ("out" + std::to_string(made++));
         const auto report = quantize(Stream::cpu({.threads = 1 + made % 3}), *plan, path);

@@ -62,19 +62,23 @@ Result<std::vector<std::byte>> smoothed_bytes(const Stream& stream, const Smooth
 
 // How much of the model is not quantized, once its quantized layers are known.
 void count_float_layers(const Checkpoint& original, VerifyReport& report) {
-  double quantized = 0;
-  for (const LayerError& e : report.layers)
-    quantized += static_cast<double>(e.n) * static_cast<double>(e.k);
+  LinearWeights quantized;
+  for (const LayerError& e : report.layers) {
+    if (e.kind == LayerKind::embedding) continue;
+    ++quantized.layers;
+    quantized.elements += static_cast<double>(e.n) * static_cast<double>(e.k);
+  }
   const LinearWeights all = linear_weights(original);
-  report.float_layers = all.layers - report.layers.size();
-  report.float_share = 1.0 - quantized / all.elements;
+  report.float_layers = all.layers - quantized.layers;
+  report.float_share = all.elements > 0 ? 1.0 - quantized.elements / all.elements : 0.0;
 }
 
 // Tensors that neither the original has nor a quantized layer.
 void find_added(const Checkpoint& original, const Checkpoint& quantized, VerifyReport& report) {
   std::unordered_set<std::string> known;
   for (const LayerError& e : report.layers)
-    for (const char* end : {".weight_packed", ".weight_scale", ".weight_shape", ".input_scale"})
+    for (const char* end :
+         {".weight_packed", ".weight_scale", ".weight_zero_point", ".weight_shape", ".input_scale"})
       known.insert(e.name + end);
   for (const SafetensorsFile& file : quantized.tensors().files())
     for (const StoredTensor& t : file.tensors())
@@ -85,12 +89,22 @@ void find_added(const Checkpoint& original, const Checkpoint& quantized, VerifyR
 
 }  // namespace
 
+double VerifyReport::bits_per_weight() const {
+  double bits = 0, weights = 0;
+  for (const LayerError& e : layers) {
+    const double elements = static_cast<double>(e.n) * static_cast<double>(e.k);
+    bits += e.bits * elements;
+    weights += elements;
+  }
+  return weights > 0 ? bits / weights : 0;
+}
+
 Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,
                             const Checkpoint& quantized, const Statistics* statistics,
                             const ProgressCallback& progress) {
   return guarded(quantized.path().string(), [&]() -> Result<VerifyReport> {
     const std::string config_path = (quantized.tensors().directory() / "config.json").string();
-    const auto config = read_config_scheme(config_path, quantized.config());
+    const auto config = read_config_settings(config_path, quantized.config());
     if (!config) return config.error();
     auto scales = read_smoothing(quantized.tensors().directory());
     if (!scales) return scales.error();
@@ -102,13 +116,18 @@ Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,
       for (const StoredTensor& t : file.tensors()) {
         const auto source = original.tensors().find(t.name);
         const std::string module(parent(t.name));
-        const LinearLayer* layer = t.name.ends_with(".weight") ? original.layer(module) : nullptr;
+        const LinearLayer* layer =
+            t.name.ends_with(".weight") ? original.any_layer(module) : nullptr;
         if (progress) progress({done += t.size(), total, t.name});
-        if (layer != nullptr)
-          if (Status s = StoredLayer::check_listed(quantized.tensors(), *layer, *config); !s)
-            return s.error();
-        if (layer != nullptr && StoredLayer::exists(quantized.tensors(), module)) {
-          const auto stored = StoredLayer::open(quantized.tensors(), *layer, *config);
+        const ConfigGroup* group = nullptr;
+        if (layer != nullptr) {
+          const auto listed = StoredLayer::listed(quantized.tensors(), *layer, *config);
+          if (!listed) return listed.error();
+          group = *listed;
+        }
+        if (group != nullptr) {
+          const auto stored =
+              StoredLayer::open(quantized.tensors(), *layer, group->form, group->one_scale);
           if (!stored) return stored.error();
           std::vector<float> by = smoothing.of_layer(module);
           if (!by.empty() && by.size() != static_cast<std::size_t>(layer->k))
@@ -117,8 +136,8 @@ Result<VerifyReport> verify(const Stream& stream, const Checkpoint& original,
                                         layer->k, by.size()));
           const Probe probe = make_probe(
               {.layer = *layer,
-               .scheme = config->scheme,
-               .group_size = config->group_size,
+               .form = group->form,
+               .bytes = stored->bytes,
                .smoothing = std::move(by),
                .input_scale = stored->input_scale,
                .statistics = statistics == nullptr ? nullptr : statistics->find(module)});

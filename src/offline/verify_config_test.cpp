@@ -143,13 +143,16 @@ TEST_F(VerifyConfig, SettingsThatAreNotMeasured) {
         HasSubstr("config.json: expected a quantization_config of compressed-tensors with " +
                   std::string(words)));
   };
-  for (const char* name : {"dynamic", "static", "int4"}) {
+  for (const char* name : {"dynamic", "static"})
     refused(
         name, [](Json& q) { weights(q)["symmetric"] = false; }, "symmetric integers");
+  for (const char* name : {"dynamic", "static", "int4"}) {
+    refused(
+        name, [](Json& q) { weights(q)["symmetric"] = "no"; }, "symmetric integers");
     refused(
         name, [](Json& q) { weights(q)["type"] = "float"; }, "symmetric integers");
     refused(
-        name, [](Json& q) { weights(q)["num_bits"] = 2; }, "W8A8 or W4A16");
+        name, [](Json& q) { weights(q)["num_bits"] = 2; }, "W8A8, W8A16, W4A8 or W4A16");
     refused(
         name, [](Json& q) { q["quant_method"] = "gptq"; }, "its quant_method");
     refused(
@@ -157,9 +160,8 @@ TEST_F(VerifyConfig, SettingsThatAreNotMeasured) {
   }
   const auto groups = [&](const std::function<void(Json&)>& change) {
     refused(
-        "dynamic", [&](Json& q) { change(q["config_groups"]); }, "one group of settings");
+        "dynamic", [&](Json& q) { change(q["config_groups"]); }, "groups of settings");
   };
-  groups([](Json& g) { g["group_1"] = g["group_0"]; });
   groups([](Json& g) { g = Json::object(); });
   groups([](Json& g) { g = Json::array({g["group_0"]}); });
   groups([](Json& g) { g["group_0"] = Json::array(); });
@@ -167,7 +169,7 @@ TEST_F(VerifyConfig, SettingsThatAreNotMeasured) {
   refused(
       "dynamic", [](Json& q) { inputs(q)["symmetric"] = false; }, "symmetric integers");
   refused(
-      "dynamic", [](Json& q) { inputs(q)["num_bits"] = 4; }, "W8A8 or W4A16");
+      "dynamic", [](Json& q) { inputs(q)["num_bits"] = 4; }, "W8A8, W8A16, W4A8 or W4A16");
   refused(
       "dynamic", [](Json& q) { inputs(q)["strategy"] = "tensor"; }, "activations that are");
   refused(
@@ -175,7 +177,100 @@ TEST_F(VerifyConfig, SettingsThatAreNotMeasured) {
   refused(
       "dynamic", [](Json& q) { weights(q)["strategy"] = "group"; }, "8-bit weights of");
   refused(
-      "int4", [](Json& q) { weights(q)["strategy"] = "channel"; }, "W8A8 or W4A16");
+      "int4", [](Json& q) { weights(q)["strategy"] = "channel"; }, "a group_size above 0 for");
+  refused(
+      "int4", [](Json& q) { weights(q)["group_size"] = 0; }, "a group_size above 0 for");
+  refused(
+      "int4", [](Json& q) { weights(q)["strategy"] = "tensor"; }, "packed weights of strategy");
+  // Readers infer another format for W4A8, and of the activations it has these alone.
+  const auto with_inputs = [](Json& q, bool dynamic) {
+    inputs(q) = {{"num_bits", 8}, {"strategy", dynamic ? "token" : "tensor"}, {"dynamic", dynamic}};
+  };
+  refused(
+      "int4",
+      [&](Json& q) {
+        with_inputs(q, true);
+        q.erase("format");
+        q["config_groups"]["group_0"].erase("format");
+      },
+      "W8A16, W4A8 and W4A16 in the format pack-quantized");
+  refused(
+      "int4", [&](Json& q) { with_inputs(q, false); }, "dynamic activations for W4A8");
+  refused(
+      "int4",
+      [&](Json& q) {
+        with_inputs(q, true);
+        weights(q)["group_size"] = 2;
+      },
+      "groups of a multiple of 4 for W4A8");
+  EXPECT_EQ(with_config("int4", [&](Json& q) { with_inputs(q, true); }), "accepted");
+  refused(
+      "dynamic", [](Json& q) { inputs(q) = nullptr; }, "W8A16, W4A8 and W4A16 in the format");
+}
+
+// Of several groups the one that names a layer most closely: by name, by pattern, by class.
+TEST_F(VerifyConfig, SeveralGroups) {
+  const auto with_other = [&](const Json& targets, const Json& of_the_right_one) {
+    return with_config("dynamic", [&](Json& q) {
+      Json& groups = q["config_groups"];
+      groups["group_0"]["targets"] = of_the_right_one;
+      groups["other"] = groups["group_0"];
+      groups["other"]["targets"] = targets;
+      groups["other"]["input_activations"]["dynamic"] = false;
+      groups["other"]["input_activations"]["strategy"] = "tensor";
+      q["format"] = "mixed-precision";
+    });
+  };
+  EXPECT_EQ(with_other({"b"}, {"Linear"}), "accepted");
+  EXPECT_EQ(with_other({"Linear"}, {"re:a[.]"}), "accepted");
+  EXPECT_EQ(with_other({"re:.*up"}, {"a.up"}), "accepted");
+  EXPECT_EQ(with_other({"model.a.up"}, {"a.up"}), "accepted");
+  constexpr const char* taken_for_static = "a.up.input_scale\": expected this tensor";
+  EXPECT_THAT(with_other({"re:a[.]"}, {"Linear"}), HasSubstr(taken_for_static));
+  EXPECT_THAT(with_other({"a.up"}, {"re:a[.]"}), HasSubstr(taken_for_static));
+  for (const Json& alike : {Json{"Linear"}, Json{"re:a[.]"}, Json{"a.up"}})
+    EXPECT_THAT(
+        with_other(alike, alike),
+        HasSubstr("config.json: expected one group of settings for \"a.up\", got \"group_0\" "
+                  "and \"other\""));
+  // Twice the same is not two.
+  EXPECT_EQ(
+      with_config("dynamic",
+                  [](Json& q) { q["config_groups"]["group_1"] = q["config_groups"]["group_0"]; }),
+      "accepted");
+  // Without a format of its own, and none for all, a group has that of its scheme.
+  EXPECT_EQ(with_config("int4",
+                        [](Json& q) {
+                          q["format"] = "mixed-precision";
+                          q["config_groups"]["group_0"].erase("format");
+                        }),
+            "accepted");
+}
+
+TEST_F(VerifyConfig, ZeroPoints) {
+  EXPECT_THAT(with_config("int4", [](Json& q) { weights(q)["symmetric"] = false; }),
+              HasSubstr("tensor \"a.up.weight_zero_point\": expected this tensor, for config.json "
+                        "says asymmetric, got none"));
+  const auto plan = resolve(
+      *in,
+      {.scheme = Scheme::w4a16_group, .group_size = 8, .asymmetric = true, .ignore = {"a.down"}});
+  ASSERT_TRUE(quantize(Stream::cpu(), *plan, dir / "shifted"));
+  EXPECT_EQ(verified("shifted"), "accepted");
+  EXPECT_THAT(
+      with_config("shifted", [](Json& q) { weights(q)["symmetric"] = true; }),
+      HasSubstr("tensor \"a.up.weight_zero_point\": expected no zero point, for config.json "
+                "says symmetric"));
+  const auto path = dir / "shifted" / "m.safetensors";
+  const std::string bytes = testing::read_file(path);
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string other = bytes;
+    const std::size_t at = other.find(from, other.find("weight_zero_point"));
+    other.replace(at, from.size(), to);
+    testing::make_file(path, other);
+    return verified("shifted");
+  };
+  EXPECT_THAT(with("[1,2]", "[2,1]"), HasSubstr("expected I32 [1, 2], got I32 [2, 1]"));
+  EXPECT_THAT(with("I32", "F32"), HasSubstr("expected I32 [1, 2], got F32 [1, 2]"));
 }
 
 TEST_F(VerifyConfig, OtherShape) {

@@ -1,8 +1,9 @@
 """Reads checkpoints of `octavo quantize` with PyPI's compressed-tensors, which is what vLLM uses.
 
-For every scheme: config.json is parsed by its strict models, every quantized layer has the names,
-types and shapes that its compressor expects, and what its compressor makes of them is, bit for bit,
-scale * q of the file, as near to the float weights as the scheme allows.
+For every scheme, and for several in one checkpoint: config.json is parsed by its strict models,
+every quantized layer is named by one group of settings and has the names, types and shapes that the
+compressor of its format expects, and what that makes of them is, bit for bit, scale * (q - zero
+point) of the file, as near to the float weights as the scheme allows.
 
     OCTAVO_COMPRESSED_TENSORS=PATH:... check.py OCTAVO SCRATCH
 
@@ -28,10 +29,35 @@ except (KeyError, ImportError) as error:
     sys.exit(77)
 
 GROUP = 8
+GROUPS = ["--group-size", str(GROUP)]
+# The options, the format, and how far weights may be from the float ones (none: they are smoothed).
 SCHEMES = {
-    "w8a8-dynamic": ([], "int-quantized"),
-    "w8a8-static": (["--smooth", "STATISTICS"], "int-quantized"),
-    "w4a16-group": (["--group-size", str(GROUP)], "pack-quantized"),
+    "w8a8-dynamic": (["--scheme", "w8a8-dynamic"], "int-quantized", 0.02),
+    "w8a8-static": (["--scheme", "w8a8-static", "--smooth", "STATISTICS"], "int-quantized", None),
+    "w8a16": (["--scheme", "w8a16"], "pack-quantized", 0.02),
+    "w4a16-group": (["--scheme", "w4a16-group", *GROUPS], "pack-quantized", 0.2),
+    "w4a16-channel": (
+        ["--scheme", "w4a16-group", "--group-size", "channel"],
+        "pack-quantized",
+        0.3,
+    ),
+    "w4a16-asymmetric": (
+        ["--scheme", "w4a16-group", *GROUPS, "--asymmetric"],
+        "pack-quantized",
+        0.2,
+    ),
+    "w4a8-group": (["--scheme", "w4a8-group", *GROUPS], "pack-quantized", 0.2),
+    "w4a8-asymmetric": (
+        ["--scheme", "w4a8-group", "--group-size", "channel", "--asymmetric"],
+        "pack-quantized",
+        0.3,
+    ),
+    "mixed": (
+        ["--scheme", "w4a16-group", *GROUPS, "--layer", "*.down_proj=w8a8-dynamic"]
+        + ["--layer", "lm_head=w8a16", "--ignore", "*.o_proj"],
+        "mixed-precision",
+        0.2,
+    ),
 }
 
 
@@ -74,53 +100,69 @@ def tensors_of(directory):
     return tensors
 
 
-def unpacked(packed, columns):
-    """int4 values of a row, the first in the lowest nibble, as formats say it."""
-    shifts = torch.arange(0, 32, 4)
-    nibbles = (packed.unsqueeze(-1) >> shifts) & 15
-    return nibbles.reshape(packed.shape[0], -1)[:, :columns] - 8
+def unpacked(packed, bits, columns):
+    """Integers of a row, the first in the lowest bits of a word, as formats say it."""
+    shifts = torch.arange(0, 32, bits)
+    values = (packed.unsqueeze(-1) >> shifts) & ((1 << bits) - 1)
+    return values.reshape(packed.shape[0], -1)[:, :columns] - (1 << (bits - 1))
 
 
-def check_layer(compressor, scheme, name, stored, module):
+def check_layer(scheme, parts):
     """The float weights, as compressed-tensors restores them and as the format defines them."""
-    scale = stored[f"{module}.weight_scale"].float()
-    if name == "w4a16-group":
-        shape = stored[f"{module}.weight_shape"].tolist()
-        q = unpacked(stored[f"{module}.weight_packed"], shape[1]).float()
-        expected = q * scale.repeat_interleave(GROUP, 1)
+    compressor = BaseCompressor.get_value_from_registry(scheme.format)
+    scale = parts["weight_scale"].float()
+    bits = scheme.weights.num_bits
+    if scheme.format == "pack-quantized":
+        assert parts["weight_scale"].dtype == torch.bfloat16
+        rows, columns = parts["weight_shape"].tolist()
+        q = unpacked(parts["weight_packed"], bits, columns).float()
+        if not scheme.weights.symmetric:
+            zero_point = unpacked(parts["weight_zero_point"].T, bits, rows).T.float()
+            q -= zero_point.repeat_interleave(columns // zero_point.shape[1], 1)
+        expected = q * scale.repeat_interleave(columns // scale.shape[1], 1)
     else:
-        assert f"{module}.weight_zero_point" not in stored
-        expected = stored[f"{module}.weight"].float() * scale
-    parts = {k.rsplit(".", 1)[1]: v for k, v in stored.items() if k.rsplit(".", 1)[0] == module}
-    assert ("input_scale" in parts) == (name == "w8a8-static"), parts.keys()
-    restored = compressor.decompress(dict(parts), scheme)["weight"].float()
-    assert torch.equal(restored, expected), (name, module)
+        expected = parts["weight"].float() * scale
+    asymmetric = not scheme.weights.symmetric
+    assert ("weight_zero_point" in parts) == asymmetric, parts.keys()
+    inputs = scheme.input_activations
+    assert ("input_scale" in parts) == (inputs is not None and not inputs.dynamic), parts.keys()
+    restored = compressor.decompress(dict(parts), scheme)["weight"]
+    # (In 16 bits where scales are: the product is then rounded once.)
+    assert torch.equal(restored, expected.to(restored.dtype)), parts.keys()
     return expected
 
 
+def scheme_of(parsed, module):
+    """The one group that names a module."""
+    groups = parsed.config_groups.values()
+    assert module not in parsed.ignore, module
+    (scheme,) = [g for g in groups if module in g.targets or "Linear" in g.targets]
+    return scheme
+
+
 def check_scheme(octavo, source, statistics, out, name):
-    options, layout = SCHEMES[name]
+    options, layout, bound = SCHEMES[name]
     options = [statistics if o == "STATISTICS" else o for o in options]
     subprocess.run(
-        [octavo, "quantize", source, str(out), "--scheme", name, *options],
+        [octavo, "quantize", source, str(out), *options],
         check=True,
         stdout=subprocess.DEVNULL,
     )
     config = json.loads((out / "config.json").read_text())["quantization_config"]
     parsed = QuantizationConfig.model_validate(config)
     assert parsed.format == layout
-    (scheme,) = parsed.config_groups.values()
-    compressor = BaseCompressor.get_value_from_registry(layout)
+    assert (len(parsed.config_groups) > 1) == (layout == "mixed-precision")
     original, stored = tensors_of(source), tensors_of(out)
     layers = [k.removesuffix(".weight_scale") for k in stored if k.endswith(".weight_scale")]
     assert layers
     for module in layers:
-        weights = check_layer(compressor, scheme, name, stored, module)
+        parts = {k.rsplit(".", 1)[1]: v for k, v in stored.items() if k.rsplit(".", 1)[0] == module}
+        weights = check_layer(scheme_of(parsed, module), parts)
         before = original[f"{module}.weight"].float()
         assert weights.shape == before.shape
-        if name != "w8a8-static":  # (smoothing changes the weights)
+        if bound is not None:
             error = ((weights - before).norm() / before.norm()).item()
-            assert error < (0.02 if name == "w8a8-dynamic" else 0.2), (module, error)
+            assert error < bound, (module, error)
     print(f"{name}: {len(layers)} layers")
 
 

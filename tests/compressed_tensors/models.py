@@ -38,7 +38,19 @@ GROUP = 32
 # 1 % of their size (max / 127 / sqrt(12), the largest of a row being three or four times the
 # usual), to 4 bits 9 % (max / 7 / sqrt(12), the largest of 32 being twice the usual). The errors of
 # the dozen layers in a row add as squares. Weights that are not loaded cost 100 %.
-BOUNDS = {"w8a8-dynamic": 0.06, "w8a8-static": 0.08, "w4a16-group": 0.5}
+BOUNDS = {
+    "w8a8-dynamic": 0.06,
+    "w8a8-static": 0.08,
+    "w8a16": 0.06,
+    "w4a16-group": 0.5,
+    "w4a8-group": 0.5,
+}
+# Of Llama alone: more of a form, and several in one checkpoint.
+FORMS = [
+    ("w4a16-group", "--asymmetric"),
+    ("w4a16-group", "--layer", "*.down_proj=w8a8-dynamic", "lm_head=w8a16"),
+    ("w8a16", "--layer", "lm_head=w8a16"),
+]
 
 SIZES = {
     "vocab_size": 96,
@@ -77,12 +89,19 @@ FLOAT_EXPERTS = ["--ignore", "*.experts.*"]
 INT4_EXPERTS = "transformers reads experts in int4 alone"
 FOR_VLLM = {
     ("mixtral", "w8a8-dynamic"): INT4_EXPERTS,
-    ("falcon", "w4a16-group"): "FalconLinear of transformers insists",
+    **{
+        ("falcon", scheme): "FalconLinear of transformers insists"
+        for scheme in ("w8a16", "w4a16-group", "w4a8-group")
+    },
+    ("mixtral", "w8a16"): INT4_EXPERTS,
     **{("mixtral", scheme, *FLOAT_EXPERTS): INT4_EXPERTS for scheme in BOUNDS},
     **{("gpt2", scheme): "the layers of GPT-2 are Conv1D" for scheme in BOUNDS},
 }
 ONLY_TRANSFORMERS = {"bloom"}
-REFUSED = {("mixtral", "w8a8-static"): "scheme: expected w8a8-dynamic or w4a16-group for experts"}
+REFUSED = {
+    ("mixtral", scheme): "scheme: expected w8a8-dynamic or w4a16-group for experts"
+    for scheme in ("w8a8-static", "w4a8-group")
+}
 
 
 def logits_of(model):
@@ -142,7 +161,7 @@ class Model:
 
     def quantize(self, scheme, *options):
         out = self.directory / "-".join([scheme, *(re.sub(r"\W", "", o) for o in options)])
-        if scheme == "w4a16-group":
+        if scheme.endswith("-group"):
             options += ("--group-size", str(GROUP))
         if scheme == "w8a8-static":
             smooth = "--stats" if self.architecture in UNSMOOTHED else "--smooth"
@@ -170,15 +189,25 @@ class Model:
             if name.endswith(".input_scale"):
                 loaded = model.get_submodule(name.removesuffix(".input_scale")).input_scale
                 assert torch.allclose(loaded.float(), expected, rtol=tolerance, atol=0), name
-        if scheme == "w4a16-group" and tolerance == 0:  # activations are float
+        if float_activations(out) and tolerance == 0:
             assert distance(logits, logits_of(exact)) < 1e-5
         error = distance(logits, self.logits)
         assert error < BOUNDS[scheme], error
         return error
 
 
+def float_activations(directory):
+    config = json.loads((directory / "config.json").read_text())["quantization_config"]
+    return all(g["input_activations"] is None for g in config["config_groups"].values())
+
+
 def tensors_of(directory):
     return load_file(directory / "model.safetensors")
+
+
+def unpacked(packed, bits, columns):
+    values = (packed.unsqueeze(-1) >> torch.arange(0, 32, bits)) & ((1 << bits) - 1)
+    return values.flatten(1)[:, :columns] - (1 << (bits - 1))
 
 
 def restored(directory):
@@ -195,9 +224,13 @@ def restored(directory):
         if layer in tensors:
             tensors[layer] = tensors[layer] * scale
         else:
-            packed, columns = tensors.pop(layer + "_packed"), tensors.pop(layer + "_shape")[1]
-            q = ((packed.unsqueeze(-1) >> torch.arange(0, 32, 4)) & 15).flatten(1)[:, :columns] - 8
-            tensors[layer] = q * scale.repeat_interleave(GROUP, 1)
+            packed, (rows, columns) = tensors.pop(layer + "_packed"), tensors.pop(layer + "_shape")
+            bits = 32 * packed.shape[1] // columns
+            q = unpacked(packed, bits, columns)
+            if layer + "_zero_point" in tensors:
+                zero_point = unpacked(tensors.pop(layer + "_zero_point").T, bits, rows).T
+                q = q - zero_point.repeat_interleave(columns // zero_point.shape[1], 1)
+            tensors[layer] = q * scale.repeat_interleave(columns // scale.shape[1], 1)
     save_file(tensors, out / "model.safetensors", {"format": "pt"})
     return out
 
@@ -242,6 +275,8 @@ def main():
         name = f"{architecture} {str(dtype).removeprefix('torch.')}"
         model = Model(octavo, scratch / name.replace(" ", "-"), architecture, dtype)
         cases = [(scheme,) for scheme in BOUNDS]
+        if architecture == "llama":
+            cases += FORMS
         if architecture == "mixtral":
             cases += [(scheme, *FLOAT_EXPERTS) for scheme in BOUNDS]
         for case in cases:

@@ -19,11 +19,15 @@ namespace fs = std::filesystem;
 
 QuantizeOptions options_of(const Words& words, const Statistics* statistics) {
   QuantizeOptions o;
-  for (const Scheme scheme : {Scheme::w8a8_static, Scheme::w4a16_group})
+  for (const Scheme scheme :
+       {Scheme::w8a8_static, Scheme::w8a16, Scheme::w4a8_group, Scheme::w4a16_group})
     if (words.has(name(scheme))) o.scheme = scheme;
   o.group_size = words.has("group=auto")
                      ? std::nullopt
                      : std::optional(static_cast<std::int64_t>(words.number("group", 128)));
+  o.asymmetric = words.has("asymmetric");
+  for (const std::string& text : words.values("layer"))
+    if (const auto choice = parse_layer_choice(text); accepted(choice)) o.layers.push_back(*choice);
   o.alpha = words.has("alpha=auto") ? std::nullopt : std::optional(words.number("alpha", 0.5));
   o.ignore = words.values("ignore");
   o.statistics = statistics;
@@ -32,6 +36,7 @@ QuantizeOptions options_of(const Words& words, const Statistics* statistics) {
   o.measure = !words.has("unmeasured");
   if (words.has("loader=vllm")) o.loader = Loader::vllm;
   if (words.has("loader=transformers")) o.loader = Loader::transformers;
+  if (words.has("loader=none")) o.loader = Loader::none;
   return o;
 }
 
@@ -42,7 +47,8 @@ bool same(double a, double b) {
 
 bool same(const LayerError& a, const LayerError& b) {
   return a.name == b.name && a.n == b.n && a.k == b.k && a.scheme == b.scheme &&
-         a.group_size == b.group_size && a.smoothed == b.smoothed && a.smoothable == b.smoothable &&
+         a.group_size == b.group_size && a.asymmetric == b.asymmetric && a.kind == b.kind &&
+         same(a.bits, b.bits) && a.smoothed == b.smoothed && a.smoothable == b.smoothable &&
          same(a.sqnr_db, b.sqnr_db) && same(a.cosine, b.cosine) && same(a.max_abs, b.max_abs) &&
          same(a.clip_rate, b.clip_rate) && same(a.weight_error, b.weight_error) &&
          a.non_finite == b.non_finite && a.rows == b.rows && same(a.error(), b.error());
@@ -73,6 +79,14 @@ void verify_result(const QuantizePlan& plan, const QuantizeReport& report, const
   for (const SafetensorsFile& file : written->tensors().files())
     for (const StoredTensor& t : file.tensors()) bytes += t.size();
   require(bytes == plan.output_bytes, "as many bytes as were planned");
+  const auto listed = quantized_layers(*written);
+  require(accepted(listed) && listed->size() == plan.layers.size(), "its layers by themselves");
+  for (std::size_t i = 0; i < listed->size(); ++i)
+    require((*listed)[i].form == plan.layers[i].form && (*listed)[i].n == plan.layers[i].layer.n &&
+                (*listed)[i].k == plan.layers[i].layer.k,
+            "the form and the sizes of each");
+  const double bits = bits_per_weight(plan);
+  require(std::fabs(bits - verified->bits_per_weight()) < 1e-9 * bits, "the bits of a weight");
   const auto again = resolve(*written, {});
   require(!again, "that it is not quantized twice");
 }

@@ -30,7 +30,10 @@ void run(const Files& files) {
   if (!accepted(report)) return;
   require(!report->layers.empty(), "layers");
   for (const LayerError& layer : report->layers)
-    require(original->layer(layer.name) != nullptr, "layers of the float checkpoint");
+    require(original->any_layer(layer.name) != nullptr, "layers of the float checkpoint");
+  const auto listed = quantized_layers(*quantized);
+  require(!accepted(listed) || listed->size() >= report->layers.size(),
+          "all layers that were measured");
   judge_with(*report, {});
   judge_with(*report, files.words().number("max", 0));
   judge_with(*report, std::numeric_limits<double>::infinity());
