@@ -43,11 +43,11 @@ def linear(
     >>> w, scale, _ = octavo.quantize_dynamic(np.float32([[1, 2], [3, -4]]))
     >>> octavo.linear(np.float32([1, 0.5]), w, scale).round(2)
     array([2.02, 0.98], dtype=float32)
-    >>> w, scale, _ = octavo.quantize_dynamic(np.float32([[1, 2, 3, 4, 50, 60, 70, 80]]),
+    >>> w, scale, _ = octavo.quantize_dynamic(np.float32([[1, -2, 4, 7, 10, -20, 40, 70]]),
     ...                                       scope="group", group_size=4, dtype="s4")
     >>> octavo.linear(np.ones(8, np.float32), w, scale, group_size=4, q_dtype="s4",
-    ...               quantized="s16").round(1)
-    array([272.3], dtype=float32)
+    ...               quantized="s16").round(2)
+    array([110.], dtype=float32)
     """
     return _core.linear(
         x, weight_q, weight_scale, bias, quantized, group_size, weight_zero_point, q_dtype, length,
@@ -193,7 +193,7 @@ def pack(
     >>> w = octavo.pack(nibbles, q_dtype="u4", group_size=4, scale=np.float16([[0.5, 2]]))
     >>> w, w.scale_dtype
     (PackedWeight(shape=(1, 8), dtype='u4', group_size=4), 'f16')
-    >>> octavo.linear(np.ones(8, np.float32), w)
+    >>> octavo.linear(np.ones(8, np.float32), w).round(2)
     array([57.], dtype=float32)
     """
     return _core.pack(weight_q, scale, zero_point, group_size, q_dtype, length)

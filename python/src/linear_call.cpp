@@ -220,7 +220,7 @@ class Running {
       }
     }
     const bool held = held_ != nullptr && (held_->has_zero_point() || p_.group != 0);
-    if (held_by_pack(held, c_.weight_zero_point, "weight_zero_point", "zero points")) {
+    if (held_by_pack(held, c_.weight_zero_point, "weight_zero_point", "zero points, if any")) {
       if (!held_->zero_point) return;
       weight_zeros_ = held_->zero_point->ref();
     } else {

@@ -1,6 +1,8 @@
 // pack, and the class PackedWeight.
 #include "packed_weight.hpp"
 
+#include <nanobind/stl/string.h>
+
 #include <cmath>
 #include <cstring>
 #include <string>
