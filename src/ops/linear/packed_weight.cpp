@@ -196,7 +196,8 @@ Status PackedWeight::unpack(const TensorMut& weight, const TensorMut& scales,
   if (!(weight.shape == Shape{n(), k()}))
     return invalid("weight", fmt::format("expected shape [{}, {}], got {}", n(), k(),
                                          detail::to_string(weight.shape)));
-  detail::Extent taken = rows->extent;
+  detail::Extent taken[3] = {rows->extent};  // by the weights, the scales and the zero points
+  int parts = 1;
   const auto check = [&](const char* argument, const TensorMut& t, bool held,
                          DType type) -> Status {
     const TensorRef given = t;
@@ -207,8 +208,10 @@ Status PackedWeight::unpack(const TensorMut& weight, const TensorMut& scales,
     const auto checked =
         detail::check_array(argument, given, type, n() * detail::groups_of(k(), f.group));
     if (!checked) return checked.error();
-    if (checked->extent.overlaps(taken))
-      return invalid(argument, "expected memory apart from the others, got an overlap");
+    for (const detail::Extent& other : taken)
+      if (checked->extent.overlaps(other))
+        return invalid(argument, "expected memory apart from the others, got an overlap");
+    taken[parts++] = checked->extent;
     return {};
   };
   if (Status s = check("scales", scales, f.group != 0, f.scales); !s) return s;
