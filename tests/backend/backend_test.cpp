@@ -9,6 +9,7 @@ namespace {
 using DeviceDeathTest = Device;
 
 TEST_F(DeviceDeathTest, MemoryIsNotTheHosts) {
+  if (emulated()) GTEST_SKIP() << "under qemu the child that faults does not end";
   const auto* byte = static_cast<const volatile char*>(up(Bytes(64)));
   EXPECT_DEATH(std::exit(*byte), "");
 }

@@ -129,7 +129,7 @@ void multiply_ones(const Stream& stream) {
 // it.
 TEST(Amx, TilesAreReleased) {
   if (!is_available(Target::amx)) GTEST_SKIP() << "this CPU lacks amx";
-  const ManyThreads many;
+  [[maybe_unused]] const ManyThreads many;
   for (const int threads : {1, 4}) {
     const Stream stream = Stream::cpu({.threads = threads, .cap = Target::amx});
     const tiles::Counts before = tiles::counts();
