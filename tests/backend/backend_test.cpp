@@ -137,8 +137,11 @@ void check_linear_on(const Stream& stream, const LinearData& d) {
   PackedWeight packed;
   if (d.c.packed) {
     TensorRef weight = d.weight.ref();
-    weight.data = device_memory().upload(d.weight.bytes.data(), d.weight.bytes.size());
-    auto made = pack(stream, weight);
+    WeightGroups groups = groups_of(d);
+    move(weight);
+    move(groups.scales);
+    move(groups.zero_points);
+    auto made = pack(stream, weight, groups);
     ASSERT_TRUE(made) << made.error().message();
     packed = *made;
     EXPECT_EQ(packed.format().layout, device_layout);
@@ -164,6 +167,8 @@ void check_linear_on(const Stream& stream, const LinearCase& c) {
       return check_linear_on<QuantizedLinearPlan>(stream, d);
     case LinearKind::smoothquant:
       return check_linear_on<SmoothQuantLinearPlan>(stream, d);
+    case LinearKind::floats:
+      return check_linear_on<FloatLinearPlan>(stream, d);
   }
 }
 
@@ -188,6 +193,26 @@ TEST_F(Device, Linears) {
             c.epilogue = epilogue;
             check_linear_on(stream_, c);
           }
+}
+
+TEST_F(Device, LinearsInGroupsAndOfFloats) {
+  for (const DType weight : {DType::s4, DType::u4, DType::s8, DType::f32, DType::bf16})
+    for (const DType quantized : {DType::s8, DType::s16})
+      for (const std::int64_t group : {0, 4})
+        for (const bool packed : {false, true}) {
+          LinearCase c;
+          c.kind = is_float(weight) ? LinearKind::floats : LinearKind::dynamic;
+          c.m = 3;
+          c.n = 5;
+          c.k = 12;
+          c.group = is_float(weight) ? 0 : group;
+          c.activation = DType::f32;
+          c.weight = weight;
+          c.quantized = quantized;
+          c.weight_zero_points = !is_float(weight) && packed;
+          c.packed = packed;
+          check_linear_on(stream_, c);
+        }
 }
 
 TEST_F(Device, SumsAsTheyAre) {

@@ -33,19 +33,23 @@ class Device : public ::testing::Test {
   Stream stream_ = device_stream();
 };
 
+/// Moves what a tensor refers to onto the device.
+inline void move(TensorRef& t) {
+  if (t.data == nullptr) return;
+  std::int64_t elements = 1;
+  for (int i = 0; i < t.shape.rank(); ++i) elements += (t.shape[i] - 1) * t.strides[i];
+  t.data = device_memory().upload(t.data, static_cast<std::size_t>(bytes_for(t.dtype, elements)));
+}
+
 /// The arguments of a linear, moved to the device.
 template <class Args>
 Args moved(Args args, std::size_t output_bytes) {
-  const auto move = [](TensorRef& t) {
-    if (t.data == nullptr) return;
-    std::int64_t elements = 1;
-    for (int i = 0; i < t.shape.rank(); ++i) elements += (t.shape[i] - 1) * t.strides[i];
-    t.data = device_memory().upload(t.data, static_cast<std::size_t>(bytes_for(t.dtype, elements)));
-  };
   move(args.input);
   if (!args.weight.is_packed) move(args.weight.tensor);
-  move(args.weight_scales);
-  move(args.weight_zero_points);
+  if constexpr (requires { args.weight_scales; }) {
+    move(args.weight_scales);
+    move(args.weight_zero_points);
+  }
   move(args.bias);
   move(args.residual);
   if constexpr (requires { args.activation_scales; }) {
@@ -63,6 +67,8 @@ typename Plan::Descriptor descriptor_for(const LinearData& d) {
     return matmul_descriptor(d.c);
   } else if constexpr (std::is_same_v<Plan, QuantizedLinearPlan>) {
     return dynamic_descriptor(d.c);
+  } else if constexpr (std::is_same_v<Plan, FloatLinearPlan>) {
+    return float_descriptor(d.c);
   } else {
     return smoothquant_descriptor(d);
   }

@@ -4,50 +4,16 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <ios>
 #include <memory>
 #include <ostream>
 #include <sstream>
 #include <tuple>
 
-#include "ops/elementwise/testing_data.hpp"
-#include "testing/threads.hpp"
+#include "ops/elementwise/testing_streams.hpp"
 
 namespace octavo::testing {
 
-static_assert(all_thread_counts.back() == 16, "as many as ManyThreads lets start");
-
-/// One stream per thread count, all capped at one target.
-class Streams {
- public:
-  explicit Streams(Target target) : target_(target) {
-    for (const int threads : all_thread_counts)
-      streams_.push_back(Stream::cpu({.threads = threads, .cap = target, .trace = &trace_}));
-  }
-  Streams(const Streams&) = delete;
-  Streams& operator=(const Streams&) = delete;
-  ~Streams() = default;
-  [[nodiscard]] auto begin() const { return streams_.begin(); }
-  [[nodiscard]] auto end() const { return streams_.end(); }
-  [[nodiscard]] Target target() const { return target_; }
-  /// Which targets ran since the last call, as bits.
-  std::uint32_t take_trace() const { return trace_.exchange(0); }
-
- private:
-  [[maybe_unused]] ManyThreads many_;
-  Target target_;
-  mutable std::atomic<std::uint32_t> trace_{0};
-  std::vector<Stream> streams_;
-};
-
-/// Targets of this machine that have elementwise kernels of their own: what tests run on.
-[[nodiscard]] inline std::vector<Target> tested_targets() {
-  std::vector<Target> targets;
-  for (const Target target : machine_targets)
-    if (own_kernels(target)) targets.push_back(target);
-  return targets;
-}
 /// Test parameters: a target, and an operation that `wanted` accepts.
 using TargetAndOp = std::tuple<Target, Op>;
 [[nodiscard]] inline std::vector<TargetAndOp> tested(bool (*wanted)(Op)) {

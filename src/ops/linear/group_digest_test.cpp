@@ -4,7 +4,7 @@
 // OCTAVO_WRITE_DIGESTS=<path> makes GroupDigest.Oracle write its lines of the file anew.
 #include <gtest/gtest.h>
 
-#include "ops/elementwise/testing_checks.hpp"
+#include "ops/elementwise/testing_streams.hpp"
 #include "ops/linear/testing_guard.hpp"
 #include "testing/digests.hpp"
 

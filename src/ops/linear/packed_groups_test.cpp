@@ -2,7 +2,7 @@
 // place.
 #include <gtest/gtest.h>
 
-#include "ops/elementwise/testing_checks.hpp"
+#include "ops/elementwise/testing_streams.hpp"
 #include "ops/linear/testing_packed.hpp"
 
 namespace octavo::testing {
