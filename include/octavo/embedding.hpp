@@ -68,7 +68,6 @@ class OCTAVO_API EmbeddingPlan {
  private:
   explicit EmbeddingPlan(std::shared_ptr<const detail::EmbeddingImpl> impl)
       : impl_(std::move(impl)) {}
-  [[nodiscard]] Status check_tensors(const Args& args) const;
   std::shared_ptr<const detail::EmbeddingImpl> impl_;
 };
 

@@ -141,7 +141,6 @@ class OCTAVO_API PackWeightPlan {
  private:
   friend struct PackedWeightAccess;
   explicit PackWeightPlan(std::shared_ptr<const detail::PackImpl> impl) : impl_(std::move(impl)) {}
-  [[nodiscard]] Status check_tensors(const Args& args) const;
   std::shared_ptr<const detail::PackImpl> impl_;
 };
 

@@ -347,8 +347,8 @@ TEST(Names, OfTheSmallEnumerations) {
   // The first numbers that name nothing.
   EXPECT_EQ(name(static_cast<ErrorCode>(7)), "unknown");
   EXPECT_EQ(name(static_cast<Profile>(2)), "unknown");
-  EXPECT_EQ(name(static_cast<Category>(4)), "unknown");
-  EXPECT_EQ(name(static_cast<Op>(15)), "unknown");
+  EXPECT_EQ(name(static_cast<Category>(5)), "unknown");
+  EXPECT_EQ(name(static_cast<Op>(17)), "unknown");
   EXPECT_EQ(name(static_cast<Layout>(4)), "unknown");
   EXPECT_EQ(name(static_cast<Epilogue>(8)), "unknown");
   EXPECT_EQ(name(static_cast<Target>(target_count)), "unknown");

@@ -191,7 +191,10 @@ Result<ConfigSettings> read_config_settings(const std::string& path, const std::
   if (common == "mixed-precision") common = nullptr;  // (each group says its own)
   for (const auto& [name, settings] : groups.items()) {
     if (!settings.is_object()) return other_settings(path, "groups of settings");
-    auto group = read_group(path, settings, field(settings, "format", common));
+    const Json format = field(settings, "format", common);
+    if (!common.is_null() && format != common)
+      return other_settings(path, "the format of its groups");
+    auto group = read_group(path, settings, format);
     if (!group) return group.error();
     group->name = name;
     out.groups.push_back(*std::move(group));

@@ -232,9 +232,10 @@ TEST(Verdict, HasADefaultBoundForEachScheme) {
   Verdict verdict = judge(report);
   EXPECT_FALSE(verdict.failed);
   EXPECT_EQ(verdict.above, 0U);
-  EXPECT_THAT(verdict.summary, StartsWith("verdict: good, 2 layers, none above the bound of 10 %; "
-                                          "the largest error is 10 %, in a.up_proj (errors of "
-                                          "outputs)"));
+  EXPECT_THAT(verdict.summary,
+              StartsWith("verdict: good, 2 layers, none above their bounds of 10 % "
+                         "and 25 %; the largest error is 10 %, in a.up_proj "
+                         "(errors of outputs)"));
   report.layers[0].output_error = std::nextafter(0.1, 1.0);
   EXPECT_TRUE(judge(report).failed);
   EXPECT_FALSE(judge(report, 0.3).failed);

@@ -47,32 +47,8 @@ Status check_matrix(const char* argument, const Tensor& t, std::int64_t rows,
   return {};
 }
 
-}  // namespace
-
-Result<EmbeddingPlan> EmbeddingPlan::select(const Stream& stream, const Descriptor& descriptor,
-                                            const PlanPreference& preference) {
-  EmbeddingDescriptor d = descriptor;
-  if (d.group_size >= d.columns && d.group_size > 0 && !is_float(d.table)) d.group_size = 0;
-  if (Status s = check_problem(d); !s) return s.error();
-  const auto allowed = detail::allowed_places(stream, preference);
-  if (!allowed) return allowed.error();
-  auto chosen = detail::choose(*allowed, d, {detail::cpu_embedding(), detail::test_embedding});
-  if (!chosen) return chosen.error();
-  KernelSku& sku = chosen->impl->sku;
-  sku.category = Category::embedding;
-  sku.op = Op::embedding;
-  sku.element = d.output;
-  sku.aux_element = d.table;
-  sku.layout = d.group_size == 0 ? Layout::per_token : Layout::per_group;
-  sku.target = chosen->at.target;
-  sku.backend = chosen->at.backend;
-  return EmbeddingPlan(std::move(chosen->impl));
-}
-
-const KernelSku& EmbeddingPlan::sku() const noexcept { return impl_->sku; }
-
-Status EmbeddingPlan::check_tensors(const Args& args) const {
-  const EmbeddingDescriptor& d = impl_->problem;
+Status check_tensors(const detail::EmbeddingImpl& impl, const EmbeddingArgs& args) {
+  const EmbeddingDescriptor& d = impl.problem;
   const auto count = detail::count_elements("indices", args.indices.shape);
   if (!count) return count.error();
   if (*count > d.m)
@@ -102,9 +78,8 @@ Status EmbeddingPlan::check_tensors(const Args& args) const {
                    : Status();
     if (!given && d.rows > 0)
       return invalid(argument,
-                     fmt::format("expected shape [{}, {}], got none", d.rows, impl_->groups()));
-    const auto checked =
-        detail::check_array(argument, t, type, given ? d.rows * impl_->groups() : 0);
+                     fmt::format("expected shape [{}, {}], got none", d.rows, impl.groups()));
+    const auto checked = detail::check_array(argument, t, type, given ? d.rows * impl.groups() : 0);
     return checked ? apart(argument, checked->extent) : Status(checked.error());
   };
   const bool quantized = !is_float(d.table);
@@ -114,14 +89,38 @@ Status EmbeddingPlan::check_tensors(const Args& args) const {
   return parameters("zero_points", args.zero_points, d.zero_points, DType::s32);
 }
 
+}  // namespace
+
+Result<EmbeddingPlan> EmbeddingPlan::select(const Stream& stream, const Descriptor& descriptor,
+                                            const PlanPreference& preference) {
+  EmbeddingDescriptor d = descriptor;
+  if (d.group_size >= d.columns && d.group_size > 0 && !is_float(d.table)) d.group_size = 0;
+  if (Status s = check_problem(d); !s) return s.error();
+  const auto allowed = detail::allowed_places(stream, preference);
+  if (!allowed) return allowed.error();
+  auto chosen = detail::choose(*allowed, d, {detail::cpu_embedding(), detail::test_embedding});
+  if (!chosen) return chosen.error();
+  KernelSku& sku = chosen->impl->sku;
+  sku.category = Category::embedding;
+  sku.op = Op::embedding;
+  sku.element = d.output;
+  sku.aux_element = d.table;
+  sku.layout = d.group_size == 0 ? Layout::per_token : Layout::per_group;
+  sku.target = chosen->at.target;
+  sku.backend = chosen->at.backend;
+  return EmbeddingPlan(std::move(chosen->impl));
+}
+
+const KernelSku& EmbeddingPlan::sku() const noexcept { return impl_->sku; }
+
 Status EmbeddingPlan::can_implement(const Args& args) const {
-  if (Status s = check_tensors(args); !s) return s;
+  if (Status s = check_tensors(*impl_, args); !s) return s;
   return impl_->check_values(args);
 }
 
 Status EmbeddingPlan::run(const Stream& stream, Workspace /*workspace*/, const Args& args) const {
   if (Status s = detail::check_stream(stream, impl_->sku.backend); !s) return s;
-  if (Status s = check_tensors(args); !s) return s;
+  if (Status s = check_tensors(*impl_, args); !s) return s;
   return impl_->run(stream, args);
 }
 

@@ -150,8 +150,8 @@ class Checker {
     if (!wanted) return check_zero_points(argument, t, false, 0, "group");
     if (!is_given(t))
       return p_.n == 0 ? Status()
-                       : invalid(argument, fmt::format("expected shape [{}, {}], got none", p_.n,
-                                                       groups));
+                       : invalid(argument,
+                                 fmt::format("expected shape [{}, {}], got none", p_.n, groups));
     const bool scales = t == o_.weight_scales;
     if (scales && !LinearFloats::has(t->dtype)) return check_type<LinearFloats>(argument, t->dtype);
     const Result<Checked> checked =

@@ -40,7 +40,7 @@ TEST_P(LinearGuard, NorByManyThreads) {
   [[maybe_unused]] const ManyThreads many;
   const FaultNote note;
   const Stream stream = Stream::cpu({.threads = 5, .cap = GetParam()});
-  GuardedLinear call(std::size_t{8} * 700 * 500);
+  GuardedLinear call(std::size_t{8} * 2200 * 1000);
   std::uint64_t turn = 0;
   for (const auto& [m, n, k] :
        {std::array<std::int64_t, 3>{65, 700, 131}, {1, 2200, 1000}, {700, 37, 129}})

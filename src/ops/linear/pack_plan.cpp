@@ -35,10 +35,36 @@ Status check_of_groups(const char* argument, const TensorRef& t, bool wanted, DT
   }
   const std::int64_t count = d.n * (d.k / d.group_size);
   if (!detail::is_given(&t) && count > 0)
-    return detail::invalid(argument, fmt::format("expected shape [{}, {}], got none", d.n,
-                                                 d.k / d.group_size));
+    return detail::invalid(
+        argument, fmt::format("expected shape [{}, {}], got none", d.n, d.k / d.group_size));
   const auto checked = detail::check_array(argument, t, type, count);
   return checked ? Status() : Status(checked.error());
+}
+
+Status check_tensors(const detail::PackImpl& impl, const PackWeightArgs& args) {
+  const PackWeightDescriptor& d = impl.problem;
+  if (Status s = detail::check_weight(args.weight, d.weight, d.n, d.k); !s) return s;
+  const bool groups = impl.format.group != 0;
+  if (Status s = check_of_groups("scales", args.scales, groups, d.scale, d); !s) return s;
+  if (Status s =
+          check_of_groups("zero_points", args.zero_points, groups && d.zero_points, DType::s32, d);
+      !s)
+    return s;
+  if (args.packed == nullptr || args.packed->empty())
+    return detail::invalid("packed", "expected one of make_packed, got none");
+  if (args.packed->n() != d.n || args.packed->k() != d.k || args.packed->dtype() != d.weight)
+    return detail::invalid("packed", fmt::format("expected [{}, {}] of {}, got [{}, {}] of {}", d.n,
+                                                 d.k, name(d.weight), args.packed->n(),
+                                                 args.packed->k(), name(args.packed->dtype())));
+  if (args.packed->format() != impl.format)
+    return detail::unsupported("packed", fmt::format("expected one of make_packed ({}), got {}",
+                                                     detail::to_string(impl.format),
+                                                     detail::to_string(args.packed->format())));
+  if (PackedWeightAccess::is_shared(*args.packed))
+    return detail::invalid("packed",
+                           "expected one without copies (they share its memory, and may be in "
+                           "use), got one that has some; make another");
+  return {};
 }
 
 }  // namespace
@@ -65,39 +91,13 @@ const KernelSku& PackWeightPlan::sku() const noexcept { return impl_->sku; }
 Result<PackedWeight> PackWeightPlan::make_packed() const { return impl_->make(true); }
 
 Status PackWeightPlan::can_implement(const Args& args) const {
-  if (Status s = check_tensors(args); !s) return s;
+  if (Status s = check_tensors(*impl_, args); !s) return s;
   return impl_->check_values(args);
-}
-
-Status PackWeightPlan::check_tensors(const Args& args) const {
-  const Descriptor& d = impl_->problem;
-  if (Status s = detail::check_weight(args.weight, d.weight, d.n, d.k); !s) return s;
-  const bool groups = impl_->format.group != 0;
-  if (Status s = check_of_groups("scales", args.scales, groups, d.scale, d); !s) return s;
-  if (Status s = check_of_groups("zero_points", args.zero_points, groups && d.zero_points,
-                                 DType::s32, d);
-      !s)
-    return s;
-  if (args.packed == nullptr || args.packed->empty())
-    return detail::invalid("packed", "expected one of make_packed, got none");
-  if (args.packed->n() != d.n || args.packed->k() != d.k || args.packed->dtype() != d.weight)
-    return detail::invalid("packed", fmt::format("expected [{}, {}] of {}, got [{}, {}] of {}", d.n,
-                                                 d.k, name(d.weight), args.packed->n(),
-                                                 args.packed->k(), name(args.packed->dtype())));
-  if (args.packed->format() != impl_->format)
-    return detail::unsupported("packed", fmt::format("expected one of make_packed ({}), got {}",
-                                                     detail::to_string(impl_->format),
-                                                     detail::to_string(args.packed->format())));
-  if (PackedWeightAccess::is_shared(*args.packed))
-    return detail::invalid("packed",
-                           "expected one without copies (they share its memory, and may be in "
-                           "use), got one that has some; make another");
-  return {};
 }
 
 Status PackWeightPlan::run(const Stream& stream, Workspace /*workspace*/, const Args& args) const {
   if (Status s = detail::check_stream(stream, impl_->sku.backend); !s) return s;
-  if (Status s = check_tensors(args); !s) return s;
+  if (Status s = check_tensors(*impl_, args); !s) return s;
   return impl_->run(stream, args);
 }
 
@@ -110,12 +110,13 @@ Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight,
   if (weight.shape.rank() != 2)
     return detail::invalid(
         "weight", fmt::format("expected a shape [n, k], got {}", detail::to_string(weight.shape)));
-  const auto plan = PackWeightPlan::select(stream, {.n = weight.shape[0],
-                                                    .k = weight.shape[1],
-                                                    .weight = weight.dtype,
-                                                    .group_size = groups.size,
-                                                    .scale = groups.scales.dtype,
-                                                    .zero_points = detail::is_given(&groups.zero_points)});
+  const auto plan =
+      PackWeightPlan::select(stream, {.n = weight.shape[0],
+                                      .k = weight.shape[1],
+                                      .weight = weight.dtype,
+                                      .group_size = groups.size,
+                                      .scale = groups.scales.dtype,
+                                      .zero_points = detail::is_given(&groups.zero_points)});
   if (!plan) return plan.error();
   Result<PackedWeight> packed = PackedWeightAccess::impl(*plan).make(false);
   if (!packed) return packed;

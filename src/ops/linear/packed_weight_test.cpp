@@ -147,7 +147,7 @@ TEST(PackedWeights, VersionsArePinned) {
       EXPECT_EQ(kept->serialize(), image);
     }
   EXPECT_EQ(digest_1.value(), 0x8FD8A2CF406528C3ULL);
-  EXPECT_EQ(digest.value(), 0ULL);
+  EXPECT_EQ(digest.value(), 0x141dd5d2288edc2bULL);
 }
 
 // ---- the plan ----------------------------------------------------------------------------------

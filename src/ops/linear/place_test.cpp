@@ -183,14 +183,15 @@ TEST_F(LinearPlaces, PackedWeightsOfAnotherFormatAreRefused) {
       packing->run(cpu_, {}, {.weight = TensorRef(rows, {6, 8}), .packed = &there});
   ASSERT_FALSE(status);
   expect_error(status.error(), unsupported("packed", {"layout 1", "layout 77"}));
-  EXPECT_EQ(detail::to_string(WeightFormat{DType::u4, 128, 2}), "u4, groups of 128, layout 2");
+  EXPECT_EQ(detail::to_string(WeightFormat{DType::u4, 128, 2}),
+            "u4, groups of 128, scales of f32, layout 2");
   // An image holds layout 1.
   EXPECT_EQ(there.serialized_bytes(), 0U);
   EXPECT_TRUE(there.serialize().empty());
   std::vector<std::byte> room(4096);
   const Status image = there.serialize(room);
   ASSERT_FALSE(image);
-  expect_error(image.error(), unsupported("image", {"layout 1", "layout 77"}));
+  expect_error(image.error(), unsupported("image", {"the host's", "layout 77"}));
   EXPECT_EQ(PackedWeight::deserialize(here.serialize())->format(), here.format());
 }
 
@@ -213,10 +214,9 @@ TEST_F(LinearPlaces, EachCandidateSaysWhyNot) {
   // The reason of a dot product is that of the kernels it goes with, and no sentence of its own.
   const auto scalar = detail::choose(Allowed(), p, {detail::cpu_linear()});
   ASSERT_FALSE(scalar);
-  EXPECT_EQ(
-      scalar.error().message(),
-      "backend: expected an implementation on cpu, got none: scalar: scalar: no dynamic range "
-      "from s32 to s8");
+  EXPECT_EQ(scalar.error().message(),
+            "backend: expected an implementation on cpu, got none: scalar: of floats only; scalar: "
+            "scalar: no dynamic range from s32 to s8");
   p.op = Op::quantized_matmul;
   p.activation = DType::s8;
   p.output = DType::s4;
