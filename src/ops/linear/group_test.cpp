@@ -130,6 +130,7 @@ TEST_P(GroupTarget, EveryTypeEpilogueAndProfile) {
 
 // Segments: below, at and above each of their numbers, and groups that do not fill them.
 TEST_P(GroupTarget, SegmentsOfFloatSums) {
+  [[maybe_unused]] const ManyThreads many;
   const Stream s = stream(2);
   std::uint64_t i = 5;
   for (const auto& [k, group] : {std::array<std::int64_t, 2>{1020, 4},
