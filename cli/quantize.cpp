@@ -54,6 +54,7 @@ void print_left_float(const QuantizePlan& plan) {
 std::string forms_text(const QuantizePlan& plan) {
   const std::vector<FormCount> forms = forms_of(plan);
   std::vector<std::string> parts;
+  parts.reserve(forms.size());
   for (const FormCount& f : forms)
     parts.push_back(fmt::format("{} to {}", f.layers, to_string(f.form)));
   return fmt::format("{} layers{}, {:.3g} bits per weight", plan.layers.size(),

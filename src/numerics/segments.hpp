@@ -16,7 +16,7 @@ inline constexpr int max_segments = 8;
 /// How many: the largest power of two that is at most k / 512, from 1 to max_segments.
 constexpr int segments_of(std::int64_t k) {
   int count = 1;
-  while (count < max_segments && k / 512 >= 2 * count) count *= 2;
+  while (count < max_segments && k / 512 >= 2 * std::int64_t{count}) count *= 2;
   return count;
 }
 

@@ -152,7 +152,7 @@ Status check_loaders(QuantizePlan& plan) {
   // compressed-tensors treats nn.Linear alone, and transformers loads what is left as it may.
   if (const PlannedLayer* conv1d =
           first_layer(plan, [](const PlannedLayer& p) { return p.layer.transposed; })) {
-    const Status s =
+    Status s =
         architecture == "gpt2"
             ? taken_by(Loader::vllm, plan,
                        "the layers of GPT-2 are Conv1D, and transformers loads nn.Linear alone "

@@ -41,6 +41,7 @@ Result<Scheme> parse_scheme(std::string_view wanted) {
 
 std::string offline::scheme_words(std::string_view last) {
   std::vector<std::string_view> names;
+  names.reserve(std::size(all_schemes) + 1);
   for (const Scheme s : all_schemes) names.push_back(name(s));
   if (!last.empty()) names.push_back(last);
   last = names.back();

@@ -75,7 +75,7 @@ Result<const ConfigGroup*> StoredLayer::listed(const SafetensorsSet& tensors,
   const bool is_there = exists(tensors, layer.name);
   // Loaders do not agree on whether a class is meant to name heads; float ones do no harm.
   if (!weight || (!is_there && layer.kind != LayerKind::linear)) return nullptr;
-  const auto group = config.group_of(tensors, layer);
+  auto group = config.group_of(tensors, layer);
   if (!group || is_there == (*group != nullptr)) return group;
   return wrong(weight, *group != nullptr
                            ? fmt::format("a layer of {}, for config.json does not ignore it",

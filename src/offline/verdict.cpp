@@ -109,6 +109,7 @@ std::string bound_text(const VerifyReport& report, const Verdict& verdict) {
   std::set<double> bounds;
   for (const LayerError& e : report.layers) bounds.insert(verdict.bound(e));
   std::vector<std::string> words;
+  words.reserve(bounds.size());
   for (const double bound : bounds) words.push_back(percent(bound));
   return fmt::format("{} of {}", bounds.size() == 1 ? "the bound" : "their bounds",
                      fmt::join(words, " and "));

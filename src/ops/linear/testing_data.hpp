@@ -175,7 +175,7 @@ struct LinearData {
   }
   const auto zeros = [&](std::vector<std::int32_t>& zero_points, DType type, std::int64_t count) {
     const IntRange range = storage_range(type);
-    const auto values = static_cast<std::uint64_t>(range.max - range.min + 1);
+    const auto values = static_cast<std::uint64_t>(range.max - range.min) + 1;
     for (std::int64_t i = 0; i < count; ++i)
       zero_points.push_back(
           c.extreme ? range.max : range.min + static_cast<std::int32_t>(random.below(values)));

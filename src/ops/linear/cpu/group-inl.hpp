@@ -61,7 +61,7 @@ struct GroupTile {
       s[0][0] = E::plus(s[0][0], E::minus(E::plus(all[0], all[1]), h));
       s[0][1] = E::plus(s[0][1], E::sixteenth(h));
     } else {
-      for (std::int64_t i = 0; i < steps; ++i, codes += code_bytes, a += 4 * chains) {
+      for (std::int64_t i = 0; i < steps; ++i, codes += code_bytes, a += std::int64_t{4} * chains) {
         typename E::Weights w[2];
         if constexpr (nibbles) {
           const auto both = E::load(codes);
@@ -73,7 +73,7 @@ struct GroupTile {
         }
 #pragma GCC unroll 8
         for (int r = 0; r < chains; ++r) {
-          const auto x = E::activation(a + r * 4);
+          const auto x = E::activation(a + std::ptrdiff_t{r} * 4);
           if constexpr (nibbles) {
             s[r][0] = E::add(s[r][0], w[0], x);
             s[r][1] = E::add(s[r][1], w[1], x);

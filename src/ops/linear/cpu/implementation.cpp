@@ -35,7 +35,8 @@ Found<std::shared_ptr<LinearImpl>> find(const LinearProblem& p, const Allowed& a
   if (groups && group == nullptr) return {nullptr, "no products by weights in groups"};
   const Found<LinearKernels> kernels = choose_kernels(p, allowed);
   if (!kernels.impl) return {nullptr, kernels.why_not};
-  if (groups) return {std::make_shared<CpuGroupLinear>(p, *group, kernels.impl, allowed.threads)};
+  if constexpr (group != nullptr)
+    if (groups) return {std::make_shared<CpuGroupLinear>(p, *group, kernels.impl, allowed.threads)};
   return {std::make_shared<CpuLinear>(p, *dot, kernels.impl, allowed.threads)};
 }
 
