@@ -79,21 +79,23 @@ def _in_features(weight_q: Any, integer: str, given: int | None) -> int:
     return given
 
 
-def _group_size(weight_scale: Any, in_features: int) -> int | None:
-    """Of the groups that have these scales; None where an output channel has one."""
+def _group_size(weight_scale: Any, integer: str, in_features: int) -> int | None:
+    """Of the groups that have these scales; None where each output channel has one."""
     if not isinstance(weight_scale, torch.Tensor):
         raise unsupported(
             "weight_scale", f"expected a torch.Tensor, got {type(weight_scale).__name__}"
         )
-    groups = weight_scale.shape[1] if weight_scale.ndim == 2 else 1
-    if groups <= 1:
+    groups = weight_scale.shape[1] if weight_scale.ndim == 2 else 0
+    if groups == 0:
         return None
     size, rest = divmod(in_features, groups)
-    if rest or size % 4:
+    if groups == 1 and (integer == "s8" or size == 0 or size % 4 != 0):
+        return None  # (where it could be either, it computes the same)
+    if rest != 0 or size % 4 != 0:
         raise invalid(
             "weight_scale",
-            f"expected groups of a multiple of 4 of the {in_features} weights of a row, got "
-            f"{groups} of them",
+            f"expected scales of groups of 4, 8, 12, ... of the {in_features} weights of a row, "
+            f"got {groups} of them",
         )
     return size
 
@@ -123,7 +125,7 @@ class _IntegerLinear(torch.nn.Module):
         super().__init__()
         self._integer = integer
         self.in_features = _in_features(weight_q, integer, in_features)
-        self.group_size = _group_size(weight_scale, self.in_features)
+        self.group_size = _group_size(weight_scale, integer, self.in_features)
         self.register_buffer("weight_q", _tracked(weight_q))
         self.register_buffer("weight_scale", _tracked(weight_scale))
         self.register_buffer("bias", bias)
