@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import subprocess
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,22 @@ def test_a_layer_is_octavo_linear(dtype, bias, scheme, size):
 
 
 @forms
+@pytest.mark.parametrize("dtype", HALVES)
+def test_scales_of_small_weights(dtype, scheme, size):
+    """Some of their scales are subnormal in f16, or would be 0."""
+    linear = nn.Linear(48, 64, bias=False)
+    with torch.no_grad():
+        linear.weight *= torch.logspace(-7, 0, 64)[:, None]
+        linear.weight[5] = 0
+    linear = linear.to(dtype)
+    layer = QuantizedLinear.from_float(linear, scheme=scheme, group_size=size)
+    given = by_hand(linear.weight.detach(), scheme, size)
+    assert torch.equal(layer.weight_q, given["weight_q"])
+    assert torch.equal(layer.weight_scale, given["weight_scale"])
+    assert layer.weight_scale.min() > 0
+
+
+@forms
 def test_the_input_may_have_another_type(scheme, size):
     linear = nn.Linear(48, 17)
     layer = QuantizedLinear.from_float(linear, scheme=scheme, group_size=size)
@@ -155,6 +172,17 @@ def test_a_layer_shows_its_weight(dtype, scheme, size):
     most = {torch.float16: 1e-3, torch.bfloat16: 8e-3}.get(dtype, 1e-6)
     assert torch.allclose(weight.double(), exact, rtol=most, atol=1e-7)
     assert torch.allclose(exact, linear.weight.double(), atol=float(scale.max()) * 0.51)
+
+
+def test_scales_may_be_a_column():
+    linear = nn.Linear(48, 17)
+    for scheme in INPUT:
+        size = 48 if scheme in GROUPED else None
+        layer = QuantizedLinear.from_float(linear, scheme=scheme, group_size=size)
+        scale = layer.weight_scale.reshape(17, 1)
+        other = QuantizedLinear(layer.weight_q, scale, layer.bias, scheme=scheme)
+        x = torch.randn(3, 48)
+        assert torch.equal(other(x), layer(x)) and torch.equal(other.weight, layer.weight)
 
 
 def test_repr():
@@ -230,6 +258,20 @@ def test_scales_that_are_written_or_replaced_are_noticed(scheme, size):
         assert torch.equal(made(x), y)
         made.weight_scale.mul_(2)
         assert torch.equal(made(x), 2 * y)
+
+
+@forms
+def test_buffers_are_held_as_long_as_their_pack(scheme, size):
+    """Or another tensor could get the address by which the pack is known."""
+    layer = QuantizedLinear.from_float(nn.Linear(48, 17), scheme=scheme, group_size=size)
+    x = torch.randn(3, 48)
+    for name in ("weight_q", "weight_scale"):
+        layer(x)
+        before = weakref.ref(getattr(layer, name))
+        setattr(layer, name, getattr(layer, name).clone())
+        assert before() is not None
+        layer(x)
+        assert before() is None
 
 
 @forms
@@ -415,19 +457,19 @@ def test_layers_that_groups_do_not_fit_stay_float_and_the_report_says_so(scheme)
         "in = 96 is no multiple of 128": 96 * 40 / total,
         "in = 40 is no multiple of 128": 40 * 64 / total,
     }
-    assert report.remedy == "group_size=32 would take more of them"
+    assert report.remedy == "group_size=32 would fit more layers"
     last = str(report).splitlines()[-1]
     assert last == (
         "34.2 % of the weights STAY FLOAT: 20.5 % in = 96 is no multiple of 128; 13.7 % in = 40 is "
-        "no multiple of 128; group_size=32 would take more of them"
+        "no multiple of 128; group_size=32 would fit more layers"
     )
     model = network(96, 64, 3)
     assert quantize_model(model, scheme=scheme, group_size=48).remedy == (
-        "group_size=32 would take them all"
+        "group_size=32 would fit all layers"
     )
     model = network(96, 40, 3)
     assert quantize_model(model, scheme=scheme, group_size=32).remedy == (
-        'group_size="channel" would take them all'
+        'group_size="channel" would fit all layers'
     )
 
 
@@ -486,7 +528,7 @@ def test_models_that_are_refused_stay_whole():
         assert e.value.argument == argument
         assert [type(layer) for layer in model] == [nn.Linear] * 2
     assert "in = 96 is no multiple of 128" in str(e.value)
-    assert "group_size=32 would take more of them" in str(e.value)
+    assert "group_size=32 would fit more layers" in str(e.value)
     with pytest.raises(octavo.Error, match="'w4a16-group', 'dynamic' or 'static', got 'w4a4'$"):
         quantize_model(model, scheme="w4a4")
     with pytest.raises(octavo.Error, match="a multiple of 4 above 0, 'auto' or 'channel', got 6$"):

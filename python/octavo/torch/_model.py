@@ -98,12 +98,12 @@ def _best_group_size(weights: list[torch.Tensor]) -> int:
 
 
 def _remedy(weights: list[torch.Tensor], group_size: int) -> str:
-    """What would take weights that these groups leave float."""
+    """What would fit, where these groups leave weights float."""
     left, best = _left_by(weights, group_size), _best_group_size(weights)
     now = _left_by(weights, best)
     if now >= left:
-        return 'group_size="channel" would take them all' if left else ""
-    return f"group_size={best} would take {'more of them' if now else 'them all'}"
+        return 'group_size="channel" would fit all layers'
+    return f"group_size={best} would fit {'more' if now else 'all'} layers"
 
 
 # ---- the model

@@ -34,8 +34,8 @@ class ModelReport:
     """What `quantize_model_` did, layer by layer; prints as a table.
 
     `float_shares`: which share of the model's weights (its float parameters of two and more
-    dimensions) stays float, by reason, the largest first. `remedy`: what would take those that
-    the size of groups leaves float.
+    dimensions) stays float, by reason, the largest first. `remedy`: which size of
+    groups would fit layers that stay float because of it.
     """
 
     layers: list[LayerReport] = field(default_factory=list)
