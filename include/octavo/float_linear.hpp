@@ -28,10 +28,10 @@ struct FloatLinearDescriptor {
 
 /// As LinearArgs, without scales of weights.
 struct FloatLinearArgs {
-  TensorRef input;           ///< [rows, k]
-  WeightRef weight;          ///< [n, k], or a PackedWeight
-  TensorRef bias = {};       ///< n of any float type
-  TensorRef residual = {};   ///< [rows, n] of the output's type (f32 for s8 and u8)
+  TensorRef input;          ///< [rows, k]
+  WeightRef weight;         ///< [n, k], or a PackedWeight
+  TensorRef bias = {};      ///< n of any float type
+  TensorRef residual = {};  ///< [rows, n] of the output's type (f32 for s8 and u8)
   double output_scale = 1.0;
   std::int32_t output_zero_point = 0;
   TensorMut output;  ///< [rows, n]

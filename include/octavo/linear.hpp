@@ -41,8 +41,8 @@ struct FloatLinearDescriptor;
 /// may differ from run to run. Rows of every matrix may lie apart (a stride), the elements of a row
 /// may not. Arrays of scales, zero points and bias are contiguous and of any shape.
 struct LinearArgs {
-  TensorRef input;                    ///< [rows, k]
-  WeightRef weight;                   ///< [n, k], or a PackedWeight, as the descriptor says
+  TensorRef input;   ///< [rows, k]
+  WeightRef weight;  ///< [n, k], or a PackedWeight, as the descriptor says
   /// One per output channel, or one; or [n, k / group_size]; any float type. None for a packed
   /// weight in groups, which holds them.
   TensorRef weight_scales = {};
@@ -83,8 +83,8 @@ struct LinearProblem {
   Profile profile = Profile::torch;
   ExactDouble act_scale = 1.0;  // of smoothquant_linear, with its zero point
   std::int32_t act_zero_point = 0;
-  std::int64_t group = 0;                // weights that share a scale; 0: all of a row
-  DType weight_scale = DType::f32;       // of groups, where the pack holds them
+  std::int64_t group = 0;           // weights that share a scale; 0: all of a row
+  DType weight_scale = DType::f32;  // of groups, where the pack holds them
 
   friend bool operator==(const LinearProblem&, const LinearProblem&) = default;
 };

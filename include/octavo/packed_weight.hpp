@@ -37,10 +37,10 @@ struct WeightFormat {
   friend bool operator==(const WeightFormat&, const WeightFormat&) = default;
 };
 
-/// Packed weights [n, k] of s8, u8, s4, u4, or of floats. Copies share their memory, which linear plans only read, so
-/// one may serve many threads; only PackWeightPlan writes it, and refuses to where there are
-/// copies (work that is queued holds one). A default-constructed one is empty and is refused
-/// everywhere.
+/// Packed weights [n, k] of s8, u8, s4, u4, or of floats. Copies share their memory, which linear
+/// plans only read, so one may serve many threads; only PackWeightPlan writes it, and refuses to
+/// where there are copies (work that is queued holds one). A default-constructed one is empty and
+/// is refused everywhere.
 class OCTAVO_API PackedWeight {
  public:
   PackedWeight() = default;
@@ -70,8 +70,8 @@ class OCTAVO_API PackedWeight {
   /// The same without a copy: the weights stay where they are, aligned to 64 bytes, as in a file
   /// that is mapped. `keeper` is held as long as they are in use. All of it is read once, to check
   /// it. (Images of version 1 are copied.)
-  [[nodiscard]] static Result<PackedWeight> deserialize_in_place(std::span<const std::byte> image,
-                                                                 std::shared_ptr<const void> keeper);
+  [[nodiscard]] static Result<PackedWeight> deserialize_in_place(
+      std::span<const std::byte> image, std::shared_ptr<const void> keeper);
 
   struct Impl;
   [[nodiscard]] const Impl* impl() const noexcept { return impl_.get(); }
@@ -96,7 +96,8 @@ struct PackWeightDescriptor {
   std::int64_t n = 0;        ///< output channels
   std::int64_t k = 0;        ///< input channels
   DType weight = DType::s8;  ///< s8, u8, s4, u4; f32, f16, bf16
-  /// Of a scale that the pack holds: a multiple of 4 that divides k. 0, or k and more: it holds none.
+  /// Of a scale that the pack holds: a multiple of 4 that divides k. 0, or k and more: it holds
+  /// none.
   std::int64_t group_size = 0;
   DType scale = DType::f32;  ///< of those, f32, f64, f16 or bf16; held as they are
   bool zero_points = false;  ///< whether groups have them

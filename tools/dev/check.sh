@@ -88,8 +88,8 @@ where the CPU lacks them (some of it is in ./dev test)
 HELP
 cmd_tiles() {
   need "${build_packages[@]}"
-  build release linear_test linear_digest_test linear_guard_test linear_behaviour_test \
-    packed_weight_test octavo_exhaustive tiles_test
+  build release linear_test linear_group_test linear_digest_test linear_guard_test \
+    linear_behaviour_test packed_weight_test octavo_exhaustive tiles_test
   suite release -C tiles -R '^tiles|^Emulator|^Decoder' "$@"
 }
 

@@ -218,7 +218,8 @@ TEST(Embedding, RunRefuses) {
   refused(with([](auto& a) { a.table.shape = {4, 8}; }), invalid("table", {"[5, 8]", "[4, 8]"}));
   refused(with([](auto& a) { a.output.dtype = DType::f16; }), unsupported("output", {"f32"}));
   refused(with([](auto& a) { a.scales = {}; }), invalid("scales", {"[5, 2]", "none"}));
-  refused(with([](auto& a) { a.scales = TensorRef(a.scales.data, a.scales.dtype, {9}); }), invalid("scales", {"10", "9"}));
+  refused(with([](auto& a) { a.scales = TensorRef(a.scales.data, a.scales.dtype, {9}); }),
+          invalid("scales", {"10", "9"}));
   refused(with([](auto& a) { a.scales.dtype = DType::s32; }), unsupported("scales", {"s32"}));
   refused(with([](auto& a) { a.zero_points = {}; }), invalid("zero_points", {"[5, 2]", "none"}));
   refused(with([&](auto& a) { a.table.data = out.bytes.data() + 4; }),

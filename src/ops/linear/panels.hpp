@@ -3,16 +3,16 @@
 // 1. Bytes with one scale per channel. Panels of 16 columns (output channels), each [k / 4][16][4]:
 // the 64 bytes of a step hold four consecutive k of every column. k is padded with zeros to a
 // multiple of 64. That is the order of an AMX tile and of the VNNI and Arm dot-product instructions
-// alike. u8 is held as s8, less 128. After all panels come the sums of all columns, those of padding
-// included, as 64-bit integers.
+// alike. u8 is held as s8, less 128. After all panels come the sums of all columns, those of
+// padding included, as 64-bit integers.
 //
-// 2. Integers in groups, and all of four bits. Panels of 32 columns; of each group the scales of the
-// columns, and then its steps: 128 bytes, as two of layout 1, or 64 where byte 4i + j holds column i
-// in its lower half and column 16 + i in its upper half. Codes are unsigned: s4 and s8 are held
-// more by 8 and by 128. Scales lie in front of what they scale, so that one stream brings both.
-// After its groups a panel has their zero points, [groups][32], as codes; or, where there is one
-// scale per channel, which it does not hold, the sums of its columns' codes, as 64-bit integers.
-// Then k is padded with zeros to a multiple of 4.
+// 2. Integers in groups, and all of four bits. Panels of 32 columns; of each group the scales of
+// the columns, and then its steps: 128 bytes, as two of layout 1, or 64 where byte 4i + j holds
+// column i in its lower half and column 16 + i in its upper half. Codes are unsigned: s4 and s8 are
+// held more by 8 and by 128. Scales lie in front of what they scale, so that one stream brings
+// both. After its groups a panel has their zero points, [groups][32], as codes; or, where there is
+// one scale per channel, which it does not hold, the sums of its columns' codes, as 64-bit
+// integers. Then k is padded with zeros to a multiple of 4.
 //
 // 3. Floats. Panels of 32 columns, each [k][32].
 //

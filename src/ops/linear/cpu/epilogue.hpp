@@ -33,8 +33,8 @@ struct EpilogueCall {
   const std::int32_t* row_term = nullptr;
   const C* row_scale = nullptr;
   const C* column_scale = nullptr;  // null: 1
-  const C* bias = nullptr;         // or null
-  const void* residual = nullptr;  // or null; of the output's type
+  const C* bias = nullptr;          // or null
+  const void* residual = nullptr;   // or null; of the output's type
   std::int64_t residual_stride = 0;
   bool relu = false;
   void* output = nullptr;

@@ -47,12 +47,11 @@ HWY_INLINE hn::Vec<D> FromHalves(D d, hn::Vec<Ints<D>> high, hn::Vec<Ints<D>> lo
     const hn::Half<Ints<D>> half_ints;
     const hn::Rebind<double, hn::Half<D>> wide;
     const auto join = [&](auto h, auto l) HWY_ATTR {
-      return hn::DemoteTo(half, hn::MulAdd(hn::PromoteTo(wide, h), hn::Set(wide, 256.0),
-                                           hn::PromoteTo(wide, l)));
+      return hn::DemoteTo(
+          half, hn::MulAdd(hn::PromoteTo(wide, h), hn::Set(wide, 256.0), hn::PromoteTo(wide, l)));
     };
-    return hn::Combine(
-        d, join(hn::UpperHalf(half_ints, high), hn::UpperHalf(half_ints, low)),
-        join(hn::LowerHalf(half_ints, high), hn::LowerHalf(half_ints, low)));
+    return hn::Combine(d, join(hn::UpperHalf(half_ints, high), hn::UpperHalf(half_ints, low)),
+                       join(hn::LowerHalf(half_ints, high), hn::LowerHalf(half_ints, low)));
   } else {
     return hn::MulAdd(hn::PromoteTo(d, high), hn::Set(d, 256.0), hn::PromoteTo(d, low));
   }

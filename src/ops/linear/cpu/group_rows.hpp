@@ -1,5 +1,5 @@
-// The rows of activations, as products by weights in groups read them: in blocks of a few rows, step
-// by step ([k / 4][rows][halves][4], all s8), with the sum of each group.
+// The rows of activations, as products by weights in groups read them: in blocks of a few rows,
+// step by step ([k / 4][rows][halves][4], all s8), with the sum of each group.
 #pragma once
 
 #include "ops/linear/cpu/group.hpp"
@@ -10,19 +10,19 @@ namespace octavo::detail {
 /// How a plan uses its workspace, in bytes from its start.
 struct GroupLayout {
   int halves = 1;
-  std::int64_t tile = 1;      // rows of a block, at most
-  std::int64_t length = 0;    // of a group
-  std::int64_t groups = 0;    // one, of all k, where there is one scale per channel
-  std::int64_t padded = 0;    // k in whole steps
-  bool adds_columns = false;  // sums of columns are needed
-  std::int64_t row_sums = 0;  // [rows] of [groups][halves], by blocks
+  std::int64_t tile = 1;       // rows of a block, at most
+  std::int64_t length = 0;     // of a group
+  std::int64_t groups = 0;     // one, of all k, where there is one scale per channel
+  std::int64_t padded = 0;     // k in whole steps
+  bool adds_columns = false;   // sums of columns are needed
+  std::int64_t row_sums = 0;   // [rows] of [groups][halves], by blocks
   std::int64_t long_sums = 0;  // of a whole row's halves, where there is one scale per channel
   std::int64_t row_zeros = 0;
   std::int64_t scales = 0;       // of activations that are quantized here
   std::int64_t zero_points = 0;  // likewise
   std::int64_t lines = 0;        // a row for each thread, quantized, and its halves
   std::int64_t line_bytes = 0;
-  std::int64_t ones = 0;  // as long as a group, to add up columns with
+  std::int64_t ones = 0;   // as long as a group, to add up columns with
   std::int64_t packs = 0;  // for each thread: two panels, and the sums of their columns
   std::int64_t pack_bytes = 0;
   std::int64_t column_sums = 0;  // from the start of a pack

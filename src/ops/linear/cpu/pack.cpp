@@ -152,7 +152,8 @@ class CpuPack final : public PackImpl {
       return;
     }
     const bool floats = format.layout == floats_layout;
-    const std::int64_t bytes = floats ? float_panel_bytes(k, format.code) : GroupPanel(k, format).bytes;
+    const std::int64_t bytes =
+        floats ? float_panel_bytes(k, format.code) : GroupPanel(k, format).bytes;
     for (std::int64_t panel = first; panel < last; ++panel)
       floats ? pack_float_panel(rows, panel, to + panel * bytes)
              : pack_group_panel(rows, format, panel, to + panel * bytes);
@@ -214,8 +215,12 @@ Result<PackedWeight> load_version_1(std::int64_t n, std::int64_t k, const Weight
 
 WeightRows rows_of(const TensorRef& weight, std::int64_t n, std::int64_t k, bool offset) {
   const std::int64_t stride = k == 0 ? 0 : weight.strides[0];
-  return {weight.data, is_packed(weight.dtype) ? stride / 2 : stride * (bits(weight.dtype) / 8),
-          n, k, weight.dtype, offset};
+  return {weight.data,
+          is_packed(weight.dtype) ? stride / 2 : stride * (bits(weight.dtype) / 8),
+          n,
+          k,
+          weight.dtype,
+          offset};
 }
 
 void pack_panels(const WeightRows& rows, std::int64_t first, std::int64_t last, std::int8_t* to) {
@@ -265,8 +270,8 @@ void add_columns(const WeightRows& rows, std::int64_t first, std::int64_t last,
 void unpack_panels(const HostWeight& from, const TensorMut& weight) {
   const unsigned char flip = from.format.code == DType::u8 ? 0x80 : 0;
   for (std::int64_t n = 0; n < from.n; ++n) {
-    const std::int8_t* column = from.panels() + n / panel_columns * panel_bytes_of(from.k) +
-                                n % panel_columns * step_k;
+    const std::int8_t* column =
+        from.panels() + n / panel_columns * panel_bytes_of(from.k) + n % panel_columns * step_k;
     if (from.k == 0) return;
     auto* to = static_cast<unsigned char*>(weight.data) + n * weight.strides[0];
     for (std::int64_t k = 0; k < from.k; ++k)

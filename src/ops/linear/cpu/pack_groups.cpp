@@ -140,9 +140,7 @@ bool is_consistent_groups(const HostWeight& w) {
         for (std::int64_t i = 0; i < p.steps * step_k; ++i) padding |= codes[i];
         if (w.format.zero_points) padding |= std::to_integer<int>(zero_points(g)[c]);
       }
-      if (w.format.group != 0 &&
-          !are_finite_scales(group, w.format.scales, columns))
-        return false;
+      if (w.format.group != 0 && !are_finite_scales(group, w.format.scales, columns)) return false;
       if (w.format.zero_points)
         for (std::int64_t c = 0; c < columns; ++c)
           if (std::to_integer<int>(zero_points(g)[c]) > range.max - range.min) return false;
