@@ -162,15 +162,19 @@ Result<const ConfigGroup*> ConfigSettings::group_of(const SafetensorsSet& tensor
   for (const ConfigGroup& group : groups) {
     const auto match = group.targets.match(tensors, layer);
     if (match == NamedModules::Match::none || match < closest) continue;
-    rival = match == closest ? best : nullptr;
+    if (match == closest) {
+      if (group.form != best->form || group.one_scale != best->one_scale) rival = &group;
+      continue;
+    }
+    rival = nullptr;
     best = &group;
     closest = match;
   }
-  // Of two that name it alike some readers take the first, others the last.
-  if (rival != nullptr && (rival->form != best->form || rival->one_scale != best->one_scale))
+  // Of those that name it alike some readers take the first, others the last.
+  if (rival != nullptr)
     return bad_file(
         path, fmt::format("expected one group of settings for {}, got {} and {}",
-                          in_quotes(layer.name), in_quotes(rival->name), in_quotes(best->name)));
+                          in_quotes(layer.name), in_quotes(best->name), in_quotes(rival->name)));
   return best;
 }
 

@@ -233,6 +233,16 @@ TEST_F(VerifyConfig, SeveralGroups) {
         with_other(alike, alike),
         HasSubstr("config.json: expected one group of settings for \"a.up\", got \"group_0\" "
                   "and \"other\""));
+  // Of three, the first differs.
+  EXPECT_THAT(with_config("dynamic",
+                          [](Json& q) {
+                            Json& groups = q["config_groups"];
+                            groups["group_1"] = groups["group_2"] = groups["group_0"];
+                            groups["group_0"]["input_activations"]["dynamic"] = false;
+                            groups["group_0"]["input_activations"]["strategy"] = "tensor";
+                          }),
+              HasSubstr("expected one group of settings for \"a.up\", got \"group_0\" and "
+                        "\"group_2\""));
   // Twice the same is not two.
   EXPECT_EQ(
       with_config("dynamic",

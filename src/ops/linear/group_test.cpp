@@ -222,6 +222,23 @@ TEST_P(GroupTarget, ChannelsWhoseSumsNeedMoreThan32Bits) {
   }
 }
 
+// Sums that fit 32 bits, of one row: there kernels add up 16 times the half of the columns.
+TEST_P(GroupTarget, OneLongRowOfNibbles) {
+  if (slow_machine()) GTEST_SKIP() << "takes too long here";
+  const Stream s = stream();
+  for (const DType weight : {DType::s4, DType::u4})
+    for (const std::int64_t group : {0, 81'924}) {
+      LinearCase c;
+      c.extreme = true;
+      c.n = 18;
+      c.k = group == 0 ? 150'003 : 2 * group;
+      c.group = group;
+      c.weight = weight;
+      c.packed = true;
+      for (c.seed = 1; c.seed <= 6; ++c.seed) EXPECT_ORACLE(s, make_linear(c));
+    }
+}
+
 TEST_P(GroupTarget, AnyNumberOfThreads) {
   LinearCase c;
   c.m = 37;

@@ -78,7 +78,8 @@ Result<Described> describe(const Header& h, std::size_t size) {
                                               detail::PackedTypes::words(), h.dtype));
     if (Status s = detail::check_group(h.group, h.k); !s)
       return invalid("image",
-                     fmt::format("expected groups that divide k = {}, got {}", h.k, h.group));
+                     fmt::format("expected groups of at most {} that divide k = {}, got {}",
+                                 detail::max_group, h.k, h.group));
     d.format = {code, h.group, h.layout, h.zero_points == 1, static_cast<DType>(h.scales)};
     constexpr Header none{};
     if (h.zero_points > 1 || std::memcmp(h.unused, none.unused, sizeof h.unused) != 0 ||

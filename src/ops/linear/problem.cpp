@@ -169,6 +169,9 @@ Status check_group(std::int64_t group, std::int64_t k) {
     return invalid("group_size", fmt::format("expected a multiple of {}, got {}", step_k, group));
   if (group > 0 && k % group != 0)
     return invalid("group_size", fmt::format("expected a divisor of k = {}, got {}", k, group));
+  if (group > max_group)
+    return invalid("group_size",
+                   fmt::format("expected at most {}, or all of k, got {}", max_group, group));
   return {};
 }
 

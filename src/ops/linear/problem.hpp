@@ -60,6 +60,8 @@ inline std::int64_t groups_of(std::int64_t k, std::int64_t group) {
 inline std::int64_t group_of(std::int64_t k, std::int64_t group_size) {
   return group_size >= k && group_size > 0 ? 0 : group_size;
 }
+/// The longest group: sums of its bytes, which are added to those of products, fit 32 bits.
+inline constexpr std::int64_t max_group = std::int64_t{1} << 23;
 Status check_group(std::int64_t group, std::int64_t k);
 
 /// Whether an argument that may be left out is there.

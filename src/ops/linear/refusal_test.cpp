@@ -77,6 +77,13 @@ TEST(LinearSelectRefuses, Groups) {
     d.k = 12;
     d.group_size = 8;
   });
+  constexpr std::int64_t longest = std::int64_t{1} << 23;
+  refuse_select(invalid("group_size", {"8388608", "8388612"}), [](auto& d) {
+    d.k = 2 * (longest + 4);
+    d.group_size = longest + 4;
+  });
+  EXPECT_TRUE(QuantizedMatmulPlan::select(
+      Stream::cpu({.threads = 1}), {.m = 1, .n = 1, .k = 2 * longest, .group_size = longest}));
   for (const DType wrong : {DType::s8, DType::s32, no_type})
     refuse_select(unsupported("weight_scale", {"f32", text(wrong)}), [&](auto& d) {
       d.group_size = 4;

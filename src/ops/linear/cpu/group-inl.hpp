@@ -33,33 +33,41 @@ struct GroupTile {
   using Sums = typename E::Sums;
   using Floats = typename E::Floats;
 
+  // Nibbles by one row: all bits, and the upper half alone, are one operation less for each byte.
+  // Two sums of each hide the latency. The upper halves count 16 times, and must fit 32 bits so, or
+  // the division would be wrong: 4 * 2^14 products by 240 * 128 do.
+  static constexpr std::int64_t piece = std::int64_t{1} << 14;
+  static void add_piece(const std::int8_t* a, const unsigned char* codes, std::int64_t steps,
+                        Sums (&s)[chains][2]) {
+    Sums all[2] = {E::zero(), E::zero()};
+    Sums high[2] = {E::zero(), E::zero()};
+    std::int64_t i = 0;
+    for (; i + 2 <= steps; i += 2) {
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        const auto w = E::load(codes + (i + j) * code_bytes);
+        const auto x = E::activation(a + (i + j) * 4);
+        all[j] = E::add(all[j], w, x);
+        high[j] = E::add(high[j], E::upper(w), x);
+      }
+    }
+    if (i < steps) {
+      const auto w = E::load(codes + i * code_bytes);
+      const auto x = E::activation(a + i * 4);
+      all[0] = E::add(all[0], w, x);
+      high[0] = E::add(high[0], E::upper(w), x);
+    }
+    const Sums h = E::plus(high[0], high[1]);
+    s[0][0] = E::plus(s[0][0], E::minus(E::plus(all[0], all[1]), h));
+    s[0][1] = E::plus(s[0][1], E::sixteenth(h));
+  }
+
   // Products of one group.
   static void add(const std::int8_t* a, const unsigned char* codes, std::int64_t steps,
                   Sums (&s)[chains][2]) {
     if constexpr (chains == 1 && nibbles && E::whole_bytes) {
-      // All bits, and the upper half alone: one operation less for each byte. Two sums of each hide
-      // the latency.
-      Sums all[2] = {E::zero(), E::zero()};
-      Sums high[2] = {E::zero(), E::zero()};
-      std::int64_t i = 0;
-      for (; i + 2 <= steps; i += 2) {
-#pragma GCC unroll 2
-        for (int j = 0; j < 2; ++j) {
-          const auto w = E::load(codes + (i + j) * code_bytes);
-          const auto x = E::activation(a + (i + j) * 4);
-          all[j] = E::add(all[j], w, x);
-          high[j] = E::add(high[j], E::upper(w), x);
-        }
-      }
-      if (i < steps) {
-        const auto w = E::load(codes + i * code_bytes);
-        const auto x = E::activation(a + i * 4);
-        all[0] = E::add(all[0], w, x);
-        high[0] = E::add(high[0], E::upper(w), x);
-      }
-      const Sums h = E::plus(high[0], high[1]);
-      s[0][0] = E::plus(s[0][0], E::minus(E::plus(all[0], all[1]), h));
-      s[0][1] = E::plus(s[0][1], E::sixteenth(h));
+      for (; steps > 0; steps -= piece, codes += piece * code_bytes, a += piece * 4)
+        add_piece(a, codes, steps < piece ? steps : piece, s);
     } else {
       for (std::int64_t i = 0; i < steps; ++i, codes += code_bytes, a += std::int64_t{4} * chains) {
         typename E::Weights w[2];

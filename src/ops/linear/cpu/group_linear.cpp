@@ -218,56 +218,81 @@ std::uint32_t CpuGroupLinear::multiply_groups(const GroupRows& rows, const RowBl
 }
 
 // Exact sums of one group's products, in 64 bits, with all that is taken off; halves put together.
+// wide_columns apart.
+std::uint32_t CpuGroupLinear::add_group_exactly(const GroupRows& rows, const RowBlock& block,
+                                                const Pair& pair, int panel, std::int64_t g,
+                                                std::int64_t* sums) const {
+  std::uint32_t ran = 0;
+  const int halves = layout_.halves;
+  const unsigned char* weights = pair.weights[panel];
+  const auto weight_of = [&](int h) { return halves == 2 && h == 0 ? 256 : 1; };
+  std::fill_n(sums, block.rows * wide_columns, 0);
+  for (std::int64_t done = 0; done < panel_.steps; done += piece_steps) {
+    alignas(64) std::int32_t found[max_tile_rows * group_columns];
+    GroupSumsCall call;
+    call.activations = rows.at(block) + (g * panel_.steps + done) * step_k * block.rows * halves;
+    call.rows = block.rows;
+    call.parts = halves;
+    call.codes = weights + g * panel_.group_bytes + panel_.scale_bytes + done * panel_.code_bytes;
+    call.steps = std::min(piece_steps, panel_.steps - done);
+    call.sums = found;
+    ran |= bit(kernel_.sums(call, panel_.nibbles));
+    for (int r = 0; r < block.rows; ++r)
+      for (int h = 0; h < halves; ++h)
+        for (std::int64_t c = 0; c < wide_columns; ++c)
+          sums[r * wide_columns + c] +=
+              std::int64_t{found[(r * halves + h) * group_columns + c]} * weight_of(h);
+  }
+  for (int r = 0; r < block.rows; ++r) {
+    const std::int32_t* row_sums = rows.sums(block) + (g * block.rows + r) * halves;
+    std::int64_t sum = 0;
+    for (int h = 0; h < halves; ++h) sum += std::int64_t{row_sums[h]} * weight_of(h);
+    const std::int64_t row_zero = layout_.adds_columns ? *rows.zeros(block.first + r) : 0;
+    for (std::int64_t c = 0; c < wide_columns; ++c) {
+      std::int64_t zero = offset_of(problem.weight);
+      if (format.zero_points) zero = weights[panel_.zero_points + g * wide_columns + c];
+      std::int64_t& d = sums[r * wide_columns + c];
+      d -= zero * sum;
+      if (row_zero != 0) d -= row_zero * pair.column_sums[panel][g * wide_columns + c];
+    }
+  }
+  return ran;
+}
+
 template <class C>
 std::uint32_t CpuGroupLinear::multiply_groups_exactly(const GroupRows& rows, const RowBlock& block,
                                                       const Pair& pair, C* values) const {
   std::uint32_t ran = 0;
-  const int halves = layout_.halves;
+  constexpr std::int64_t most = max_tile_rows * wide_columns;
+  const std::int64_t count = block.rows * wide_columns;
   std::fill_n(values, block.rows * group_columns, C(0));
-  for (int i = 0; i < pair.panels; ++i)
-    for (int r = 0; r < block.rows; ++r) {
-      numerics::SegmentTree<C> trees[wide_columns];
-      std::int64_t g = 0;
-      for (int j = 0; j < segments_; ++j) {
-        C y[wide_columns] = {};
-        for (; g < segment_ends_[j]; ++g) {
-          const unsigned char* group = pair.weights[i] + g * panel_.group_bytes;
-          std::int64_t d[wide_columns] = {};
-          for (std::int64_t done = 0; done < panel_.steps; done += piece_steps) {
-            alignas(64) std::int32_t found[max_tile_rows * group_columns];
-            GroupSumsCall call;
-            call.activations =
-                rows.at(block) + (g * panel_.steps + done) * step_k * block.rows * halves;
-            call.rows = block.rows;
-            call.parts = halves;
-            call.codes = group + panel_.scale_bytes + done * panel_.code_bytes;
-            call.steps = std::min(piece_steps, panel_.steps - done);
-            call.sums = found;
-            ran |= bit(kernel_.sums(call, panel_.nibbles));
-            for (int h = 0; h < halves; ++h)
-              for (std::int64_t c = 0; c < wide_columns; ++c)
-                d[c] += std::int64_t{found[(r * halves + h) * group_columns + c]} *
-                        (halves == 2 && h == 0 ? 256 : 1);
-          }
-          const std::int32_t* sums = rows.sums(block) + (g * block.rows + r) * halves;
-          const std::int64_t sum = halves == 2 ? sums[0] * std::int64_t{256} + sums[1] : sums[0];
-          const std::int64_t row_zero = layout_.adds_columns ? *rows.zeros(block.first + r) : 0;
-          C scales[wide_columns];
-          load_floats(group, format.scales, false, 0, wide_columns, scales);
-          for (std::int64_t c = 0; c < wide_columns; ++c) {
-            std::int64_t zero = offset_of(problem.weight);
-            if (format.zero_points)
-              zero = pair.weights[i][panel_.zero_points + g * wide_columns + c];
-            d[c] -= zero * sum;
-            if (row_zero != 0) d[c] -= row_zero * pair.column_sums[i][g * wide_columns + c];
-            y[c] = std::fma(static_cast<C>(d[c]), scales[c], y[c]);
-          }
-        }
-        for (std::int64_t c = 0; c < wide_columns; ++c) trees[c].add(y[c]);
+  for (int i = 0; i < pair.panels; ++i) {
+    C pending[4][most];  // as numerics::SegmentTree has it, the sum of a segment on top
+    int levels = 0;
+    std::int64_t g = 0;
+    for (int j = 0; j < segments_; ++j) {
+      C* y = pending[levels];
+      std::fill_n(y, count, C(0));
+      for (; g < segment_ends_[j]; ++g) {
+        std::int64_t d[most];
+        ran |= add_group_exactly(rows, block, pair, i, g, d);
+        C scales[wide_columns];
+        load_floats(pair.weights[i] + g * panel_.group_bytes, format.scales, false, 0, wide_columns,
+                    scales);
+        for (std::int64_t at = 0; at < count; ++at)
+          y[at] = std::fma(static_cast<C>(d[at]), scales[at % wide_columns], y[at]);
       }
-      for (std::int64_t c = 0; c < wide_columns; ++c)
-        values[r * group_columns + i * wide_columns + c] = trees[c].result();
+      for (unsigned full = static_cast<unsigned>(j); (full & 1U) != 0; full >>= 1U) {
+        --levels;
+        for (std::int64_t at = 0; at < count; ++at)
+          pending[levels][at] = pending[levels][at] + pending[levels + 1][at];
+      }
+      ++levels;
     }
+    for (int r = 0; r < block.rows; ++r)
+      std::copy_n(pending[0] + r * wide_columns, wide_columns,
+                  values + r * group_columns + i * wide_columns);
+  }
   return ran;
 }
 

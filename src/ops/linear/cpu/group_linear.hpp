@@ -34,6 +34,8 @@ class CpuGroupLinear final : public LinearImpl {
   // Values of a block, group_columns apart; or its sums.
   std::uint32_t multiply_groups(const GroupRows& rows, const RowBlock& block, const Pair& pair,
                                 float* values) const;
+  std::uint32_t add_group_exactly(const GroupRows& rows, const RowBlock& block, const Pair& pair,
+                                  int panel, std::int64_t g, std::int64_t* sums) const;
   template <class C>
   std::uint32_t multiply_groups_exactly(const GroupRows& rows, const RowBlock& block,
                                         const Pair& pair, C* values) const;
