@@ -5,9 +5,9 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,27 +65,6 @@ octavo_peer_linear peer_problem(const LinearCase& c, const LinearLayer& layer,
     problem.row_scales = quantizer->scales();
   }
   return problem;
-}
-
-// Peers must do the same work to be compared with: says so on standard error if one does not. Some
-// have one scale for all rows and round in another order, so equal bits are not asked for.
-void compare_results(const LinearCase& c, LinearLayer& layer, const std::vector<PeerTask>& tasks) {
-  constexpr float allowed = 0.03F;  // of the largest element
-  layer.run();
-  const auto* output = reinterpret_cast<const float*>(layer.output());
-  const std::vector<float> expected(output, output + c.shape.m * c.shape.n);
-  for (const auto& task : tasks) {
-    const auto* got = static_cast<const float*>(task.run());
-    float largest = 0, worst = 0;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      largest = std::max(largest, std::abs(expected[i]));
-      const float difference = std::abs(expected[i] - got[i]);
-      if (!(difference <= worst)) worst = difference;  // (a NaN stays)
-    }
-    if (!(worst <= allowed * largest))
-      std::fprintf(stderr, "%s: %s differs by up to %g of the largest element\n", c.name().c_str(),
-                   task.peer->name, worst / largest);
-  }
 }
 
 // Ours in other ways, so that their ratios are taken in one case: bf16 and f16 against f32, rows
@@ -160,7 +139,10 @@ void run_case(benchmark::State& state, const LinearCase& c, bool quick) {
   if (c.packed && !c.cap && c.output() == DType::f32) {
     if (c.is_whole()) quantizer.emplace(layer->input(), c.shape.m, c.shape.k, c.threads);
     const auto tasks = peer_tasks(peer_problem(c, *layer, quantizer ? &*quantizer : nullptr));
-    compare_results(c, *layer, tasks);
+    layer->run();
+    const auto* output = reinterpret_cast<const float*>(layer->output());
+    const std::vector<float> expected(output, output + c.shape.m * c.shape.n);
+    compare_results(c.name(), expected, tasks);
     for (const auto& task : tasks)
       field.push_back({.name = task.peer->name, .run = [task] { (void)task.run(); }});
   }

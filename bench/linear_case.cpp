@@ -16,13 +16,13 @@ std::int64_t cache_bytes() {
   return file >> kilobytes ? kilobytes << 10 : likely;
 }
 
+}  // namespace
+
 // Together six times the cache: some caches, used in turn by more than they hold, keep a part of it
 // rather than nothing, and so that part is small.
-std::int64_t copies_of(std::int64_t bytes) {
+std::int64_t linear_copies(std::int64_t bytes) {
   return std::max<std::int64_t>(2, (6 * cache_bytes() + bytes - 1) / bytes);
 }
-
-}  // namespace
 
 std::string LinearShape::name() const {
   return std::to_string(m) + 'x' + std::to_string(n) + 'x' + std::to_string(k);
@@ -45,7 +45,7 @@ void LinearWeights::prepare(std::int64_t n, std::int64_t k, bool cold) {
   constexpr std::int64_t page = 4096;
   n_ = n;
   k_ = k;
-  const std::int64_t count = cold ? copies_of(bytes()) : 1;
+  const std::int64_t count = cold ? linear_copies(bytes()) : 1;
   const std::int64_t stride = (bytes() + page - 1) / page * page;
   std::byte* data = buffer_.reserve(count * stride);
   fill_random(data, DType::s8, bytes(), 2);

@@ -55,6 +55,9 @@ class LinearWeights {
   std::vector<float> scales_;
 };
 
+// So many copies of so many bytes that one has left every cache when it is used again.
+std::int64_t linear_copies(std::int64_t bytes);
+
 inline constexpr double linear_act_scale = 0.05;
 
 // Our plan for a case, with inputs and outputs of its own.

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable
 
-from results import LINEAR_PEERS, Linear, Results
+from results import LINEAR_PEERS, Groups, Linear, Results
 
 # A cell from the same case with one number of threads; none if it was not measured.
-Column = tuple[str, Callable[[Linear], str]]
+Column = tuple[str, Callable[[Linear | Groups], str]]
 
 
-def _ratio(counter: str) -> Callable[[Linear], str]:
+def _ratio(counter: str) -> Callable[[Linear | Groups], str]:
     return lambda c: _number(c.get(counter), "{:.2f}×")
 
 
@@ -24,6 +24,9 @@ MEASURES: list[Column] = [
     ("stream", lambda c: _number(c.get("stream"), "{:.2f}") if c.shape[0] == 1 else ""),
     *[(title, _ratio(peer)) for peer, title in LINEAR_PEERS.items()],
 ]
+# Ours in other ways; where no case has one of them, it has no column.
+WAYS: dict[str, str] = {"int8": "int8", "w4a8": "W4A8", "f32": "f32"}
+RUN: Column = ("run", lambda c: _number(c.get("run_ns"), "{:.0f} ns"))
 ONE_THREAD: Column = ("1 thread", _ratio("one_thread"))
 
 
@@ -55,6 +58,9 @@ def _limits(results: Results, threads: list[int]) -> list[str]:
             [f"read of {n} x {k} weights, {'cold' if cold else 'warm'}, GB/s"]
             + [_number(results.streams.get((shape, cold, t)), "{:.1f}") for t in threads]
         )
+    if results.float_peaks:
+        rates = [_number(results.float_peaks.get(t), "{:.3f}") for t in threads]
+        rows.append(["f32, registers, TFLOPS", *rates])
     heads = ["limit", *(f"{t}t" for t in threads)]
     return _table("Limits, measured in the same run", heads, rows, len(threads))
 
@@ -121,6 +127,38 @@ def _others(results: Results, threads: list[int]) -> list[str]:
         heads.append(f"{'rows' if weights == 'rows' else activation}, {t}t")
     title = "Time of bf16 and f16 over f32, and of unpacked rows over packed weights"
     return _table(title, heads, rows, len(columns))
+
+
+def _groups(results: Results, title: str, chosen: list[Groups], threads: list[int]) -> list[str]:
+    """Weights in groups, or of floats, each shape with all schemes."""
+    firsts = [c for c in chosen if c.threads == min(threads)]
+    if not firsts:
+        return []
+    measures = MEASURES + [(title, _ratio(counter)) for counter, title in WAYS.items()]
+    columns = [(t, *m) for t in threads for m in [*measures, RUN]]
+    if len(threads) > 1:
+        columns.append((threads[-1], *ONE_THREAD))
+    rows = []
+    for case in sorted(firsts, key=lambda c: (c.shape[1:], c.shape[0], c.cold)):
+        found = [results.find_groups(case.key, t) for t, _, _ in columns]
+        cells = [cell(c) if c else "" for c, (_, _, cell) in zip(found, columns, strict=True)]
+        scheme = f"{case.scheme} {case.group}".strip()
+        rows.append([_shape(case.shape), scheme, "cold" if case.cold else "warm", *cells])
+    kept = [i for i in range(len(rows[0])) if i < 3 or any(row[i] for row in rows)]
+    heads = ["M x N x K", "layer", "weights", *(f"{name}, {t}t" for t, name, _ in columns)]
+    return _table(
+        title, [heads[i] for i in kept], [[row[i] for i in kept] for row in rows], len(kept) - 3
+    )
+
+
+def group_tables(results: Results) -> list[str]:
+    threads = sorted({c.threads for c in results.groups})
+    floats = [c for c in results.groups if not c.group]
+    groups = [c for c in results.groups if c.group]
+    return [
+        *_groups(results, "Weights in groups, from f32 to f32", groups, threads),
+        *_groups(results, "Weights of floats, from f32 to f32", floats, threads),
+    ]
 
 
 def linear_tables(results: Results) -> list[str]:

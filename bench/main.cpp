@@ -23,6 +23,8 @@ constexpr const char* usage = R"(usage: octavo_bench [word...] [--quick] [--json
 Runs the cases whose names contain all of the words as parts, as in
     octavo_bench quantize f32 s8 per_tensor 64M 1t
     octavo_bench linear 1t
+    octavo_bench linear groups w4a8 g32 cold
+    octavo_bench linear floats bf16
   --quick       an eighth of the time for each case, and only f32 with s8
   --json FILE   write the results, for bench/report.py and bench/plot.py
   --list        name the cases instead
@@ -35,8 +37,9 @@ that. A peer's column is its time over ours (2x: ours is twice as fast). "onnx" 
 of profile torch. "run" is what a call costs beside its elements: the time for n elements and for n/2,
 extrapolated to none.
 Of linear layers, "peak" is the time of as many multiplications and additions in registers over ours,
-"stream" that of reading the weights; "f32", "packed" and "one thread" are the times of ours in
-that way over this one. Weights are warm (the same in every call) or cold (not in any cache).
+"stream" that of reading the weights; "f32", "packed", "int8", "w4a8" and "one thread" are the times of
+ours in that way over this one; "run" is what a call costs beside its outputs, likewise. Weights are
+warm (the same in every call) or cold (not in any cache).
 )";
 
 std::string cpu_name() {

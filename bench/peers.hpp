@@ -2,7 +2,9 @@
 // kept to itself: two of them carry their own copies of the same libraries.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,5 +32,17 @@ struct PeerTask {
 // The tasks of all peers that have the operation.
 std::vector<PeerTask> peer_tasks(const octavo_peer_elementwise& problem);
 std::vector<PeerTask> peer_tasks(const octavo_peer_linear& problem);
+std::vector<PeerTask> peer_tasks(const octavo_peer_groups& problem);
+std::vector<PeerTask> peer_tasks(const octavo_peer_floats& problem);
+
+// Peers must do the same work to be compared with: says so on standard error if one does not. Some
+// have one scale for all rows and round in another order, so equal bits are not asked for.
+void compare_results(const std::string& case_name, std::span<const float> expected,
+                     const std::vector<PeerTask>& tasks);
+
+// Says on standard error, once for each, which of the peers named are not among the tasks.
+// `operation` is what they were asked to do.
+void name_absent(const std::string& operation, std::initializer_list<const char*> names,
+                 const std::vector<PeerTask>& tasks);
 
 }  // namespace octavo::bench

@@ -10,7 +10,7 @@ Sections appear for what the file holds: `./dev bench linear --json FILE` gives 
 import sys
 from collections.abc import Callable
 
-from linear_report import linear_tables
+from linear_report import group_tables, linear_tables
 from results import LAYOUTS, LINEAR_PEERS, PEERS, Case, Results, load
 
 TITLES = {
@@ -118,6 +118,10 @@ def main(arguments: list[str]) -> int:
     if results.linear:
         print(results.facts(LINEAR_PEERS) + "\n")
         print("\n".join(linear_tables(results)))
+    if results.groups:
+        if not results.linear:
+            print(results.facts(LINEAR_PEERS) + "\n")
+        print("\n".join(group_tables(results)))
     return 0
 
 

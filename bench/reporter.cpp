@@ -25,6 +25,20 @@ constexpr Column linear[] = {
     {"onnxruntime", "onnxrt", "%.2fx"}, {"f32", "f32", "%.2fx"},
     {"packed", "packed", "%.2fx"},      {"one_thread", "one thread", "%.2fx"},
 };
+constexpr Column groups[] = {
+    {"GB/s", "GB/s", "%.1f"},
+    {"TOPS", "TOPS", "%.3f"},
+    {"peak", "peak", "%.2f"},
+    {"stream", "stream", "%.2f"},
+    {"torch", "torch", "%.2fx"},
+    {"dnnl", "dnnl", "%.2fx"},
+    {"onnxruntime", "onnxrt", "%.2fx"},
+    {"int8", "int8", "%.2fx"},
+    {"w4a8", "w4a8", "%.2fx"},
+    {"f32", "f32", "%.2fx"},
+    {"one_thread", "one thread", "%.2fx"},
+    {"run_ns", "run", "%.0f ns"},
+};
 constexpr int name_width = 62, time_width = 11, column_width = 9;
 
 // The columns of a case, and what its label says.
@@ -34,6 +48,8 @@ struct Table {
 };
 
 Table table_of(const std::string& name) {
+  for (const char* part : {"linear/groups/", "linear/floats/", "linear/float_peak/"})
+    if (name.starts_with(part)) return {groups, "kernel"};
   if (name.starts_with("linear/")) return {linear, "kernel"};
   return {elementwise, "limit by"};
 }
@@ -55,8 +71,8 @@ bool Reporter::ReportContext(const Context&) { return true; }
 void Reporter::ReportRuns(const std::vector<Run>& runs) {
   for (const auto& run : runs) {
     const Table table = table_of(case_name(run));
-    if (label_ != table.label) print_header(table);
-    label_ = table.label;
+    if (columns_ != table.columns.data()) print_header(table);
+    columns_ = table.columns.data();
     std::printf("%-*s ", name_width, case_name(run).c_str());
     if (run.error_occurred) {
       std::printf("refused: %s\n", run.error_message.c_str());

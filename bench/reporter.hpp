@@ -13,7 +13,7 @@ class Reporter : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>& runs) override;
 
  private:
-  const char* label_ = nullptr;  // of the last header
+  const void* columns_ = nullptr;  // of the last header
 };
 
 // The name of a case without what the runner appends to it.

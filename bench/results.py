@@ -87,6 +87,27 @@ class Linear:
 
 
 @dataclass
+class Groups:
+    """A case of the linear layers with weights in groups, or of floats."""
+
+    scheme: str  # "w4a8", or the type of weights that are floats
+    group: str  # "g32", "channel"; empty: floats
+    cold: bool
+    shape: tuple[int, int, int]  # m, n, k
+    threads: int
+    microseconds: float
+    counters: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple:
+        """What remains the same over threads."""
+        return (self.scheme, self.group, self.cold, self.shape)
+
+    def get(self, counter: str) -> float | None:
+        return self.counters.get(counter)
+
+
+@dataclass
 class Results:
     context: dict[str, str]
     cases: list[Case]  # elementwise
@@ -95,10 +116,13 @@ class Results:
     linear: list[Linear]
     peaks: dict[tuple[str, int], float]  # TOPS by target and threads
     streams: dict[tuple[str, bool, int], float]  # GB/s by shape, whether cold, and threads
+    groups: list[Groups] = field(default_factory=list)
+    float_peaks: dict[int, float] = field(default_factory=dict)  # TOPS by threads
 
     @property
     def all_threads(self) -> int:
-        return max((c.threads for c in self.everything + self.linear), default=1)
+        every: list[Case | Linear | Groups] = [*self.everything, *self.linear, *self.groups]
+        return max((c.threads for c in every), default=1)
 
     @property
     def everything(self) -> list[Case]:
@@ -112,6 +136,12 @@ class Results:
 
     def find_linear(self, key: tuple, threads: int) -> Linear | None:
         for case in self.linear:
+            if (case.key, case.threads) == (key, threads):
+                return case
+        return None
+
+    def find_groups(self, key: tuple, threads: int) -> Groups | None:
+        for case in self.groups:
             if (case.key, case.threads) == (key, threads):
                 return case
         return None
@@ -170,6 +200,22 @@ def _linear(record: dict) -> Linear:
     )
 
 
+def _groups(record: dict) -> Groups:
+    parts = _parts(record)
+    scheme, group = parts[2], "" if parts[1] == "floats" else parts[3]
+    temperature, shape, threads = parts[-3:]
+    m, n, k = (int(size) for size in shape.split("x"))
+    return Groups(
+        scheme=scheme,
+        group=group,
+        cold=temperature == "cold",
+        shape=(m, n, k),
+        threads=_threads(threads),
+        microseconds=record["real_time"],
+        counters=_counters(record),
+    )
+
+
 def load(path: str) -> Results:
     with open(path, encoding="utf-8") as file:
         data = json.load(file)
@@ -184,6 +230,10 @@ def load(path: str) -> Results:
             case ["linear", "stream"]:
                 key = (parts[3], parts[2] == "cold", _threads(parts[4]))
                 results.streams[key] = record["GB/s"]
+            case ["linear", "float_peak"]:
+                results.float_peaks[_threads(parts[2])] = record["TOPS"]
+            case ["linear", "groups" | "floats"]:
+                results.groups.append(_groups(record))
             case ["linear", _]:
                 results.linear.append(_linear(record))
             case ["dynamic_range", _]:

@@ -1,5 +1,5 @@
-// octavo bench: linear layers on this machine, float against int8 against the limits of its memory
-// and of its multipliers.
+// octavo bench: linear layers on this machine, float against int8 and other schemes, and against
+// the limits of its memory and of its multipliers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <set>
 
 #include "cli/bench_measure.hpp"
+#include "cli/bench_schemes.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
@@ -24,6 +25,8 @@ struct Options {
   std::string path;
   std::vector<std::string> shapes;
   std::vector<std::int64_t> rows{1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
+  std::vector<std::string> schemes = scheme_names();
+  std::int64_t group = 128;
   double seconds = 0.1;
   bool warm = false;
   bool json = false;
@@ -80,16 +83,38 @@ void print(const std::vector<LayerTimes>& all, LayerShape shape) {
                fmt::format("{:.2f}", t.limit() / t.int8_seconds)});
   table.print();
   if (has_float) fmt::print("{}\n", crossover_text(all));
+  if (all.front().schemes.empty()) return;
+  fmt::print("\n");
+  Table others({"m", "layer", "ms", "int8 / it", "limit ms", "limited by", "of limit"},
+               {true, false, true, true, true, false, true});
+  for (const LayerTimes& t : all)
+    for (const SchemeTimes& s : t.schemes)
+      others.add({std::to_string(t.m), s.title, milliseconds(s.seconds),
+                  fmt::format("{:.2f}", t.int8_seconds / s.seconds), milliseconds(s.limit()),
+                  s.bound(), fmt::format("{:.2f}", s.limit() / s.seconds)});
+  others.print();
+}
+
+Json as_json(const SchemeTimes& s) {
+  return {{"scheme", s.scheme},
+          {"group_size", s.group > 0 ? Json(s.group) : Json()},
+          {"seconds", s.seconds},
+          {"limit_seconds", s.limit()},
+          {"limited_by", s.bound()}};
 }
 
 Json as_json(const std::vector<LayerTimes>& all, LayerShape shape) {
   Json rows = Json::array();
-  for (const LayerTimes& t : all)
+  for (const LayerTimes& t : all) {
+    Json others = Json::array();
+    for (const SchemeTimes& s : t.schemes) others.push_back(as_json(s));
     rows.push_back({{"m", t.m},
                     {"float_seconds", t.float_seconds > 0 ? Json(t.float_seconds) : Json()},
                     {"int8_seconds", t.int8_seconds},
                     {"limit_seconds", t.limit()},
-                    {"limited_by", t.bound()}});
+                    {"limited_by", t.bound()},
+                    {"schemes", others}});
+  }
   Json crossings = Json::array();
   if (all.front().float_seconds > 0)
     for (const Crossover& c : crossovers(all))
@@ -123,6 +148,7 @@ int run(const Context& context, Options o) {
   if (!shapes) return fail(shapes.error());
   std::sort(o.rows.begin(), o.rows.end());
   o.rows.erase(std::unique(o.rows.begin(), o.rows.end()), o.rows.end());
+  std::erase(o.schemes, "none");
   const Stream stream = context.stream();
   const FloatGemm gemm(stream.threads());
   MachineLimits limits;
@@ -138,6 +164,8 @@ int run(const Context& context, Options o) {
     if (limits.operations_per_second > 0)
       fmt::print("; {:.4g} G int8 operations/s ({})", limits.operations_per_second / 1e9,
                  limits.target);
+    if (limits.float_operations_per_second > 0)
+      fmt::print("; {:.4g} G of f32", limits.float_operations_per_second / 1e9);
     fmt::print("\n");
   }
   Json json{{"threads", stream.threads()},
@@ -145,6 +173,7 @@ int run(const Context& context, Options o) {
             {"weights", o.warm ? "warm" : "cold"},
             {"bytes_per_second", limits.bytes_per_second},
             {"operations_per_second", limits.operations_per_second},
+            {"float_operations_per_second", limits.float_operations_per_second},
             {"layers", Json::array()}};
   std::uint64_t done = 0;
   for (const LayerShape& shape : *shapes) {
@@ -153,7 +182,12 @@ int run(const Context& context, Options o) {
       ProgressLine line;
       const std::string what = fmt::format("[{} x {}]", shape.n, shape.k);
       return measure_layer(stream, gemm, limits, shape,
-                           {o.rows, o.seconds, o.warm, [&](std::int64_t) {
+                           {.rows = o.rows,
+                            .seconds = o.seconds,
+                            .warm = o.warm,
+                            .schemes = o.schemes,
+                            .group = o.group,
+                            .next = [&](std::int64_t) {
                               line({done++, shapes->size() * o.rows.size(), what});
                             }});
     }();
@@ -170,13 +204,25 @@ int run(const Context& context, Options o) {
 }  // namespace
 
 void add_bench(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand("bench", "Time linear layers: float, int8 and the limit");
+  CLI::App* command =
+      app.add_subcommand("bench", "Time linear layers: float, int8, other schemes and the limit");
   auto o = std::make_shared<Options>();
   command->add_option("path", o->path, "A checkpoint, whose layers are measured");
   command->add_option("--shape", o->shapes, "OUTxIN, such as 11008x4096, instead or as well");
   command->add_option("--rows", o->rows, "Rows of activations")
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  std::vector<std::string> names = scheme_names();
+  names.emplace_back("none");
+  command->add_option("--scheme", o->schemes, "Other layers, beside float and int8")
+      ->delimiter(',')
+      ->check(CLI::IsMember(names))
+      ->capture_default_str();
+  command
+      ->add_option("--group-size", o->group,
+                   "Of layers with groups; halved until it divides the inputs")
+      ->check(CLI::IsMember(std::set<std::int64_t>{16, 32, 64, 128, 256}))
       ->capture_default_str();
   command->add_option("--seconds", o->seconds, "The time for each figure")
       ->check(CLI::PositiveNumber)

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <random>
 #include <thread>
+#include <utility>
 
+#include "cli/bench_schemes.hpp"
 #include "core/check.hpp"
 #include "measuring/limit.hpp"
 #include "measuring/memory.hpp"
@@ -53,6 +56,7 @@ struct Operands {
   std::vector<PackedWeight> packed;
   std::vector<LargePages<float>> weights;
   std::vector<float> scales;
+  std::vector<SchemeLayer> schemes;
 };
 
 std::int64_t copies(std::int64_t bytes, bool warm) {
@@ -63,8 +67,11 @@ std::int64_t copies(std::int64_t bytes, bool warm) {
 Status check_memory(LayerShape shape, const MeasureOptions& o) {
   const auto n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
   const auto m = static_cast<double>(*std::max_element(o.rows.begin(), o.rows.end()));
-  const double extra = o.warm ? 0 : 2.0 * static_cast<double>(beyond_caches());
-  const double needed = 6 * n * k + 12 * m * (n + k) + extra;
+  const auto others = static_cast<double>(o.schemes.size());
+  double each = 6 + (o.schemes.empty() ? 0 : 4);  // (with rows that are packed)
+  for (const std::string& scheme : o.schemes) each += scheme_bytes(scheme);
+  const double extra = o.warm ? 0 : (2 + others) * static_cast<double>(beyond_caches());
+  const double needed = each * n * k + 12 * m * (n + k) + extra;
   const double have =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (needed <= 0.8 * have) return {};
@@ -76,7 +83,8 @@ Status check_memory(LayerShape shape, const MeasureOptions& o) {
 }
 
 Result<Operands> make_operands(const Stream& stream, const FloatGemm& gemm, LayerShape shape,
-                               bool warm) {
+                               const MeasureOptions& o) {
+  const bool warm = o.warm;
   const std::int64_t size = shape.n * shape.k;
   std::minstd_rand rng(1);
   std::vector<std::int8_t> q(static_cast<std::size_t>(size));
@@ -91,6 +99,11 @@ Result<Operands> make_operands(const Stream& stream, const FloatGemm& gemm, Laye
   const std::int64_t float_copies = gemm.name().empty() ? 0 : copies(4 * size, warm);
   for (std::int64_t i = 0; i < float_copies; ++i)
     std::copy(q.begin(), q.end(), out.weights.emplace_back(q.size()).begin());
+  for (const std::string& scheme : o.schemes) {
+    auto layer = SchemeLayer::make(stream, scheme, o.group, shape, warm ? 0 : beyond_caches());
+    if (!layer) return layer.error();
+    out.schemes.push_back(*std::move(layer));
+  }
   return out;
 }
 
@@ -120,17 +133,47 @@ Result<LayerTimes> measure_rows(const Stream& stream, const FloatGemm& gemm, Lay
   };
   LayerTimes times;
   times.m = m;
-  times.int8_seconds = times.float_seconds = 1e300;
-  for (int i = 0; i < turns; ++i) {
-    times.int8_seconds = std::min(times.int8_seconds, turn(run_int8, seconds / turns));
-    if (!status) return status.error();
-    settle();
-    if (operands.weights.empty()) continue;
-    times.float_seconds = std::min(times.float_seconds, turn(run_float, seconds / turns));
-    settle();
+  // Each with where its time goes.
+  std::vector<std::pair<std::function<void()>, double*>> calls{{run_int8, &times.int8_seconds}};
+  if (!operands.weights.empty()) calls.emplace_back(run_float, &times.float_seconds);
+  times.schemes.resize(operands.schemes.size());
+  for (std::size_t i = 0; i < operands.schemes.size(); ++i) {
+    const SchemeLayer& layer = operands.schemes[i];
+    auto call = layer.call(stream, TensorRef(x, {m, k}), TensorMut(y, {m, n}), status);
+    if (!call) return call.error();
+    times.schemes[i].scheme = layer.scheme();
+    times.schemes[i].title = layer.title();
+    times.schemes[i].group = layer.group();
+    times.schemes[i].is_float = layer.is_float();
+    calls.emplace_back(*std::move(call), &times.schemes[i].seconds);
   }
-  if (operands.weights.empty()) times.float_seconds = 0;
+  for (const auto& [call, best] : calls) *best = 1e300;
+  for (int i = 0; i < turns; ++i)
+    for (const auto& [call, best] : calls) {
+      *best = std::min(*best, turn(call, seconds / turns));
+      if (!status) return status.error();
+      settle();
+    }
   return times;
+}
+
+// The least that they could be.
+void add_limits(const MachineLimits& limits, LayerShape shape, const Operands& operands,
+                LayerTimes& times) {
+  const auto size = static_cast<double>(shape.n * shape.k);
+  const double activations = 4.0 * static_cast<double>(times.m * (shape.n + shape.k));
+  const double operations = 2.0 * static_cast<double>(times.m) * size;
+  times.memory_seconds = (size + activations) / limits.bytes_per_second;
+  if (limits.operations_per_second > 0)
+    times.peak_seconds = operations / limits.operations_per_second;
+  for (std::size_t i = 0; i < times.schemes.size(); ++i) {
+    const SchemeLayer& layer = operands.schemes[i];
+    SchemeTimes& t = times.schemes[i];
+    t.memory_seconds = (static_cast<double>(layer.bytes()) + activations) / limits.bytes_per_second;
+    const double rate =
+        layer.is_float() ? limits.float_operations_per_second : limits.operations_per_second;
+    if (rate > 0) t.peak_seconds = layer.cost() * operations / rate;
+  }
 }
 
 }  // namespace
@@ -143,16 +186,19 @@ void measure_limits(int threads, double seconds, MachineLimits& limits) {
   constexpr std::int64_t operations = std::int64_t{1} << 28;
   const auto target = measuring::fastest_target();
   const auto peak = target ? measuring::peak(*target, operations, threads) : std::nullopt;
+  const auto float_peak =
+      target ? measuring::float_peak(*target, operations, threads) : std::nullopt;
   if (target) limits.target = name(*target);
   for (int i = 0; i < turns; ++i) {
     for (const measuring::Competitor& c : reads)
       limits.bytes_per_second =
           std::max(limits.bytes_per_second,
                    static_cast<double>(buffer.size()) / turn(c.run, seconds / turns));
-    if (peak)
-      limits.operations_per_second =
-          std::max(limits.operations_per_second,
-                   static_cast<double>(operations) / turn(peak->run, seconds / turns));
+    const auto raise = [&](const std::optional<measuring::Competitor>& c, double& rate) {
+      if (c) rate = std::max(rate, static_cast<double>(operations) / turn(c->run, seconds / turns));
+    };
+    raise(peak, limits.operations_per_second);
+    raise(float_peak, limits.float_operations_per_second);
   }
 }
 
@@ -160,7 +206,7 @@ Result<std::vector<LayerTimes>> measure_layer(const Stream& stream, const FloatG
                                               const MachineLimits& limits, LayerShape shape,
                                               const MeasureOptions& options) {
   if (Status s = check_memory(shape, options); !s) return s.error();
-  const auto operands = make_operands(stream, gemm, shape, options.warm);
+  const auto operands = make_operands(stream, gemm, shape, options);
   if (!operands) return operands.error();
   std::vector<LayerTimes> out;
   out.reserve(options.rows.size());
@@ -168,12 +214,8 @@ Result<std::vector<LayerTimes>> measure_layer(const Stream& stream, const FloatG
     if (options.next) options.next(m);
     auto times = measure_rows(stream, gemm, shape, *operands, m, options.seconds);
     if (!times) return times.error();
-    const auto size = static_cast<double>(shape.n * shape.k);
-    times->memory_seconds =
-        (size + 4.0 * static_cast<double>(m * (shape.n + shape.k))) / limits.bytes_per_second;
-    if (limits.operations_per_second > 0)
-      times->peak_seconds = 2.0 * static_cast<double>(m) * size / limits.operations_per_second;
-    out.push_back(*times);
+    add_limits(limits, shape, *operands, *times);
+    out.push_back(*std::move(times));
   }
   return out;
 }

@@ -121,6 +121,7 @@ TEST_F(Command, Bench) {
   EXPECT_EQ(layer["rows"].size(), 2U);  // sorted, each once
   EXPECT_EQ(layer["rows"][0]["m"], 2);
   EXPECT_THAT(layer["rows"][0]["limited_by"], ::testing::AnyOf("memory", "int8 peak"));
+  EXPECT_EQ(layer["rows"][0]["schemes"].size(), 5U);
   const Ran json = octavo("bench --json --rows 4 --seconds 0.001 " + in);
   EXPECT_EQ(json.code, 0) << json.text;
   const Json parsed = Json::parse(json.text);
@@ -128,6 +129,48 @@ TEST_F(Command, Bench) {
   EXPECT_GT(parsed["layers"][0]["rows"][0]["int8_seconds"], 0.0);
   EXPECT_EQ(octavo("bench").code, 1);
   EXPECT_THAT(octavo("bench --shape 3").text, HasSubstr("expected OUTxIN"));
+}
+
+TEST_F(Command, BenchOfSchemes) {
+  const std::string bench = "bench --shape 64x96 --rows 1,8 --seconds 0.001";
+  const Ran text = octavo(bench);
+  EXPECT_EQ(text.code, 0) << text.text;
+  EXPECT_THAT(text.text, HasSubstr("int8 / it"));
+  // (128 does not divide 96, nor does 64.)
+  for (const char* title : {"w4a8, groups of 32 ", "w4a16, groups of 32 ",
+                            "w8a16, a scale per channel ", "f32, by octavo ", "bf16, by octavo "})
+    EXPECT_THAT(text.text, HasSubstr(title));
+  const Ran chosen = octavo(bench + " --scheme w4a8-group,f32 --group-size 16 --json");
+  EXPECT_EQ(chosen.code, 0) << chosen.text;
+  const Json parsed = Json::parse(chosen.text);
+  EXPECT_TRUE(parsed["float_operations_per_second"].is_number());
+  for (const Json& row : parsed["layers"][0]["rows"]) {
+    const Json& schemes = row["schemes"];
+    ASSERT_EQ(schemes.size(), 2U);
+    EXPECT_EQ(schemes[0]["scheme"], "w4a8-group");
+    EXPECT_EQ(schemes[0]["group_size"], 16);
+    EXPECT_THAT(schemes[0]["limited_by"], ::testing::AnyOf("memory", "int8 peak"));
+    EXPECT_EQ(schemes[1]["scheme"], "f32");
+    EXPECT_TRUE(schemes[1]["group_size"].is_null());
+    EXPECT_THAT(schemes[1]["limited_by"], ::testing::AnyOf("memory", "f32 peak"));
+    for (const Json& scheme : schemes) {
+      EXPECT_GT(scheme["seconds"], 0.0);
+      EXPECT_LT(scheme["seconds"], 60.0);
+      EXPECT_GT(scheme["limit_seconds"], 0.0);
+    }
+  }
+  // Groups that would be whole rows, and inputs that nothing divides.
+  for (const char* shape : {"8x16", "7x29"}) {
+    const Ran ran =
+        octavo(fmt::format("bench --shape {} --rows 3 --seconds 0.001 --group-size 32", shape));
+    EXPECT_EQ(ran.code, 0) << ran.text;
+    EXPECT_THAT(ran.text, HasSubstr("w4a8, a scale per channel"));
+  }
+  const Ran none = octavo(bench + " --scheme none");
+  EXPECT_EQ(none.code, 0) << none.text;
+  EXPECT_THAT(none.text, Not(HasSubstr("int8 / it")));
+  EXPECT_EQ(octavo(bench + " --scheme w2").code, 2);
+  EXPECT_EQ(octavo(bench + " --group-size 7").code, 2);
 }
 
 TEST_F(Command, WrongUseAndRefusals) {

@@ -110,7 +110,8 @@ Task make(const Elementwise& e) {
 OCTAVO_PEER_EXPORT const octavo_peer* octavo_peer_entry() {
   static const std::string version = octavo::bench::version();
   static const octavo_peer peer =
-      octavo::bench::make_peer<octavo::bench::make, octavo::bench::dnnl_linear>("dnnl",
-                                                                                version.c_str());
+      octavo::bench::make_peer<octavo::bench::make, octavo::bench::dnnl_linear,
+                               octavo::bench::no_task, octavo::bench::dnnl_floats>("dnnl",
+                                                                                   version.c_str());
   return &peer;
 }

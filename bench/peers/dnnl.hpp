@@ -26,5 +26,6 @@ class Gomp {
 };
 
 Task dnnl_linear(const Linear& l);
+Task dnnl_floats(const Floats& f);
 
 }  // namespace octavo::bench

@@ -1,6 +1,7 @@
-// oneDNN's matmul, s8 x s8 -> f32, its weights in the order it likes best. It has one scale for
-// each column: a whole linear layer is our quantizer of rows in front, and a pass behind that
-// multiplies each row by its scale (as a post-op, oneDNN 2 falls back to its reference kernel).
+// oneDNN's matmul, s8 x s8 -> f32 or all f32, its weights in the order it likes best. It has one
+// scale for each column: a whole linear layer is our quantizer of rows in front, and a pass behind
+// that multiplies each row by its scale (as a post-op, oneDNN 2 falls back to its reference
+// kernel).
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -32,24 +33,22 @@ struct Matmul {
   }
 };
 
-std::shared_ptr<Matmul> make_matmul(const Linear& l, const std::int8_t* input, float act_scale) {
-  using type = memory::data_type;
+// `l` is Linear or Floats; both operands are of the type.
+template <class Problem>
+std::shared_ptr<Matmul> make_matmul(const Problem& l, memory::data_type type, const void* input,
+                                    const dnnl::primitive_attr& attributes) {
   using tag = memory::format_tag;
   auto result = std::make_shared<Matmul>();
-  const memory::desc source({l.m, l.k}, type::s8, tag::ab);
-  const memory::desc rows({l.k, l.n}, type::s8, tag::ba);
-  const memory::desc target({l.m, l.n}, type::f32, tag::ab);
-  std::vector<float> scales(l.weight_scales, l.weight_scales + l.n);
-  for (float& s : scales) s *= act_scale;
-  dnnl::primitive_attr attributes;
-  attributes.set_output_scales(1 << 1, scales);
+  const memory::desc source({l.m, l.k}, type, tag::ab);
+  const memory::desc rows({l.k, l.n}, type, tag::ba);
+  const memory::desc target({l.m, l.n}, memory::data_type::f32, tag::ab);
   const dnnl::matmul::primitive_desc chosen(
-      dnnl::matmul::desc(source, memory::desc({l.k, l.n}, type::s8, tag::any), target), attributes,
+      dnnl::matmul::desc(source, memory::desc({l.k, l.n}, type, tag::any), target), attributes,
       result->engine);
   result->primitive = dnnl::matmul(chosen);
-  result->input = memory(source, result->engine, const_cast<std::int8_t*>(input));
+  result->input = memory(source, result->engine, const_cast<void*>(input));
   result->output = memory(target, result->engine, l.output);
-  memory given(rows, result->engine, const_cast<std::int8_t*>(l.weight));
+  memory given(rows, result->engine, const_cast<void*>(static_cast<const void*>(l.weight)));
   for (int i = 0; i < l.copies; ++i) {
     memory packed(chosen.weights_desc(), result->engine);
     dnnl::reorder(given, packed).execute(result->stream, given, packed);
@@ -57,6 +56,14 @@ std::shared_ptr<Matmul> make_matmul(const Linear& l, const std::int8_t* input, f
   }
   result->stream.wait();
   return result;
+}
+
+std::shared_ptr<Matmul> make_int8(const Linear& l, const void* input, float act_scale) {
+  std::vector<float> scales(l.weight_scales, l.weight_scales + l.n);
+  for (float& s : scales) s *= act_scale;
+  dnnl::primitive_attr attributes;
+  attributes.set_output_scales(1 << 1, scales);
+  return make_matmul(l, memory::data_type::s8, input, attributes);
 }
 
 __attribute__((target_clones("default", "avx2", "avx512f"))) void scale(float* data,
@@ -120,20 +127,29 @@ Task dnnl_linear(const Linear& l) {
   const Gomp& gomp = Gomp::instance();
   gomp.set_threads(l.threads);
   if (activation == DType::s8) {
-    const auto matmul = make_matmul(l, static_cast<const std::int8_t*>(l.input), l.act_scale);
+    const auto matmul = make_int8(l, l.input, l.act_scale);
     return [=, output = l.output]() -> const void* {
       matmul->run();
       return output;
     };
   }
   if (activation != DType::f32) return {};
-  const auto matmul = make_matmul(l, l.quantized, 1.0F);
+  const auto matmul = make_int8(l, l.quantized, 1.0F);
   return [=, &gomp]() -> const void* {
     gomp.run(l.threads, [&](int part) { l.quantize(l.context, part); });
     matmul->run();
     gomp.run(l.threads,
              [&](int part) { scale_rows(l.output, l.row_scales, l.m, l.n, part, l.threads); });
     return l.output;
+  };
+}
+
+Task dnnl_floats(const Floats& f) {
+  Gomp::instance().set_threads(f.threads);
+  const auto matmul = make_matmul(f, memory::data_type::f32, f.input, {});
+  return [=, output = f.output]() -> const void* {
+    matmul->run();
+    return output;
   };
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace octavo::bench::onnx {
@@ -56,12 +57,22 @@ inline Message value(const char* name, Type type, const Dims& dims) {
   return Message().bytes(1, name).message(2, Message().message(1, tensor_type));
 }
 
+// An attribute that is an integer.
+using Attribute = std::pair<const char*, std::int64_t>;
+
 // y = op(inputs), one of which is x and the others are constants.
 inline std::string model(const char* op, const std::vector<const char*>& inputs, const Message& x,
-                         const Message& y, const std::vector<Message>& constants) {
+                         const Message& y, const std::vector<Message>& constants,
+                         const std::vector<Attribute>& attributes = {}) {
+  constexpr std::uint64_t integer = 2;
   Message node, graph;
   for (const char* name : inputs) node.bytes(1, name);
-  node.bytes(2, "y").bytes(4, op).bytes(7, "com.microsoft");
+  node.bytes(2, "y").bytes(4, op);
+  for (const auto& [name, number] : attributes)
+    node.message(
+        5,
+        Message().bytes(1, name).number(3, static_cast<std::uint64_t>(number)).number(20, integer));
+  node.bytes(7, "com.microsoft");
   graph.message(1, node).bytes(2, "linear");
   for (const auto& constant : constants) graph.message(5, constant);
   graph.message(11, x).message(12, y);

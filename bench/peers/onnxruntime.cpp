@@ -1,6 +1,8 @@
 // ONNX Runtime's fused nodes: DynamicQuantizeMatMul from f32, which has one scale and zero point
 // for all rows, so it does less than per row; MatMulIntegerToFloat from int8, on u8 with zero point
-// 128, for on s8 it is 20 times slower. PyPI's package carries the library without its C header.
+// 128, for on s8 it is 20 times slower. With weights in groups MatMulNBits, which makes int8 of
+// its activations, a scale for each group (accuracy level 4), or keeps them as floats (level 1).
+// PyPI's package carries the library without its C header.
 // Its API is a table of functions to which new ones are only appended, so their places are known.
 #include <dlfcn.h>
 
@@ -143,6 +145,30 @@ std::string model_of(const Linear& l, bool whole) {
                      onnx::value("x", onnx::u8, {l.m, l.k}), y, constants);
 }
 
+// Runs the model from x to y; with each copy of the weights, a session of its own, in turn. `input`
+// is kept for as long as x.
+Task task_of(const std::string& model, int copies, int threads, const Handle& x, const Handle& y,
+             float* output, std::shared_ptr<const std::vector<std::uint8_t>> input = nullptr) {
+  std::vector<Handle> sessions;
+  sessions.reserve(static_cast<std::size_t>(copies));
+  for (int i = 0; i < copies; ++i) sessions.push_back(session_of(model, threads));
+  return [=, input = std::move(input), next = std::size_t{0}]() mutable -> const void* {
+    const char* const x_name = "x";
+    const char* const y_name = "y";
+    const void* const in = x.get();
+    void* out = y.get();
+    Api::instance()->call(run_session, sessions[next++ % sessions.size()].get(),
+                          static_cast<const void*>(nullptr), &x_name, &in, std::size_t{1}, &y_name,
+                          std::size_t{1}, &out);
+    return output;
+  };
+}
+
+Handle floats_over(const float* data, const onnx::Dims& dims) {
+  return tensor_over(data, static_cast<std::size_t>(dims[0] * dims[1]) * sizeof(float), onnx::f32,
+                     dims);
+}
+
 Task make(const Linear& l) {
   const bool whole = static_cast<DType>(l.activation) == DType::f32;
   if (!whole && static_cast<DType>(l.activation) != DType::s8) return {};
@@ -154,25 +180,35 @@ Task make(const Linear& l) {
       shifted.push_back(static_cast<std::uint8_t>(input[i] ^ 128));
   }
   const auto input = std::make_shared<const std::vector<std::uint8_t>>(std::move(shifted));
-  const Handle x = whole ? tensor_over(l.input, count * sizeof(float), onnx::f32, {l.m, l.k})
+  const Handle x = whole ? floats_over(static_cast<const float*>(l.input), {l.m, l.k})
                          : tensor_over(input->data(), count, onnx::u8, {l.m, l.k});
-  const Handle y = tensor_over(l.output, static_cast<std::size_t>(l.m * l.n) * sizeof(float),
-                               onnx::f32, {l.m, l.n});
-  std::vector<Handle> sessions;
-  sessions.reserve(static_cast<std::size_t>(l.copies));
-  const std::string model = model_of(l, whole);
-  for (int i = 0; i < l.copies; ++i) sessions.push_back(session_of(model, l.threads));
-  return [=, output = l.output, next = std::size_t{0}]() mutable -> const void* {
-    const char* const x_name = "x";
-    const char* const y_name = "y";
-    const void* const in = x.get();
-    void* out = y.get();
-    (void)input;  // kept for as long as x
-    Api::instance()->call(run_session, sessions[next++ % sessions.size()].get(),
-                          static_cast<const void*>(nullptr), &x_name, &in, std::size_t{1}, &y_name,
-                          std::size_t{1}, &out);
-    return output;
-  };
+  return task_of(model_of(l, whole), l.copies, l.threads, x, floats_over(l.output, {l.m, l.n}),
+                 l.output, input);
+}
+
+// Its weights are unsigned, more by half their range. Those of 8 bits with wide activations it
+// makes floats of in every call, a hundred times slower: nothing to compare with.
+Task make_groups(const Groups& g) {
+  if (g.bits != 4 && g.wide) return {};
+  const std::int64_t blocks = g.k / g.group;
+  const auto count = static_cast<std::size_t>(g.n * g.k * g.bits / 8);
+  const auto* given = static_cast<const std::uint8_t*>(g.weight);
+  std::vector<std::uint8_t> weights(given, given + count);
+  for (auto& byte : weights) byte = static_cast<std::uint8_t>(byte ^ (g.bits == 4 ? 0x88 : 0x80));
+  const std::vector<onnx::Message> constants{
+      onnx::tensor("w", onnx::u8, {g.n, blocks, g.group * g.bits / 8}, weights.data(), count),
+      onnx::tensor("w_scale", onnx::f32, {g.n, blocks}, g.scales,
+                   static_cast<std::size_t>(g.n * blocks) * sizeof(float))};
+  const std::string model =
+      onnx::model("MatMulNBits", {"x", "w", "w_scale"}, onnx::value("x", onnx::f32, {g.m, g.k}),
+                  onnx::value("y", onnx::f32, {g.m, g.n}), constants,
+                  {{"K", g.k},
+                   {"N", g.n},
+                   {"bits", g.bits},
+                   {"block_size", g.group},
+                   {"accuracy_level", g.wide ? 1 : 4}});
+  return task_of(model, g.copies, g.threads, floats_over(g.input, {g.m, g.k}),
+                 floats_over(g.output, {g.m, g.n}), g.output);
 }
 
 }  // namespace
@@ -188,6 +224,7 @@ OCTAVO_PEER_EXPORT const octavo_peer* octavo_peer_entry() {
   }
   if (!api) return nullptr;
   static const std::string version = "ONNX Runtime " + api->version();
-  static const octavo_peer peer = make_peer<no_task, make>("onnxruntime", version.c_str());
+  static const octavo_peer peer =
+      make_peer<no_task, make, make_groups>("onnxruntime", version.c_str());
   return &peer;
 }

@@ -49,12 +49,36 @@ struct octavo_peer_linear {
   const float* row_scales;
 };
 
+/* output[m, n] = sum over k of input[m, k] * s[n, k / group] * weight[n, k]. How a peer holds its
+   activations meanwhile is its own affair: `wide` asks for more than 8 bits. */
+struct octavo_peer_groups {
+  int64_t m, n, k, group;
+  int bits; /* of a weight: 4, two in a byte, the first in the low half; or 8. Signed */
+  int wide;
+  const float* input;  /* [m, k] */
+  const void* weight;  /* [n, k], valid only while the task is made */
+  const float* scales; /* [n, k / group], likewise */
+  float* output;       /* [m, n]; a peer that cannot write here uses memory of its own */
+  int copies, threads; /* as above */
+};
+
+/* output[m, n] = sum over k of input[m, k] * weight[n, k], all f32. */
+struct octavo_peer_floats {
+  int64_t m, n, k;
+  const float* input;
+  const float* weight; /* valid only while the task is made */
+  float* output;
+  int copies, threads;
+};
+
 struct octavo_peer {
   const char* name;    /* short, the counter's name */
   const char* version; /* with the engine: "oneDNN 2.6.3, avx512_core_vnni" */
   /* A prepared task; null if the peer lacks the operation. */
   void* (*elementwise)(const struct octavo_peer_elementwise*);
   void* (*linear)(const struct octavo_peer_linear*);
+  void* (*groups)(const struct octavo_peer_groups*);
+  void* (*floats)(const struct octavo_peer_floats*);
   /* Does the task and returns where the output is. */
   const void* (*run)(void* task);
   void (*destroy)(void* task);

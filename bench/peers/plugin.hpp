@@ -15,6 +15,8 @@ namespace octavo::bench {
 using Task = std::function<const void*()>;
 using Elementwise = octavo_peer_elementwise;
 using Linear = octavo_peer_linear;
+using Groups = octavo_peer_groups;
+using Floats = octavo_peer_floats;
 
 inline Op op_of(const Elementwise& e) { return static_cast<Op>(e.op); }
 inline DType real_of(const Elementwise& e) { return static_cast<DType>(e.real); }
@@ -40,10 +42,17 @@ Task no_task(const Problem&) {
   return {};
 }
 
-template <Task elementwise(const Elementwise&), Task linear(const Linear&)>
+template <Task elementwise(const Elementwise&), Task linear(const Linear&),
+          Task groups(const Groups&) = no_task, Task floats(const Floats&) = no_task>
 constexpr octavo_peer make_peer(const char* name, const char* version) {
-  return {name,     version,     make_task<Elementwise, elementwise>, make_task<Linear, linear>,
-          run_task, destroy_task};
+  return {.name = name,
+          .version = version,
+          .elementwise = make_task<Elementwise, elementwise>,
+          .linear = make_task<Linear, linear>,
+          .groups = make_task<Groups, groups>,
+          .floats = make_task<Floats, floats>,
+          .run = run_task,
+          .destroy = destroy_task};
 }
 
 }  // namespace octavo::bench

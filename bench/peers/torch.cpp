@@ -167,7 +167,8 @@ OCTAVO_PEER_EXPORT const octavo_peer* octavo_peer_entry() {
   c10::WarningUtils::set_warning_handler(&no_warnings);
   static const std::string version = "PyTorch " TORCH_VERSION ", " + at::get_cpu_capability();
   static const octavo_peer peer =
-      octavo::bench::make_peer<octavo::bench::make, octavo::bench::torch_linear>("torch",
-                                                                                 version.c_str());
+      octavo::bench::make_peer<octavo::bench::make, octavo::bench::torch_linear,
+                               octavo::bench::torch_groups, octavo::bench::torch_floats>(
+          "torch", version.c_str());
   return &peer;
 }

@@ -2,7 +2,10 @@
 // does less than per row. Its engines, FBGEMM and oneDNN, both pack the weights; the one that is
 // faster on the shape is taken. From s8: onednn::qlinear_pointwise, on u8 activations with zero
 // point 128, for with s8 ones it falls back to its reference kernel. Not _int_mm: it leaves its
-// sums unscaled and, packing its weights in every call, is nowhere much faster.
+// sums unscaled and, packing its weights in every call, is nowhere much faster. Weights of four
+// bits in groups: _weight_int4pack_mm_for_cpu, whose activations stay floats. It is made for bf16,
+// and 50 times slower on f32: so f32 activations are rounded to that, and outputs widened, in every
+// call.
 #include "peers/torch_linear.hpp"
 
 #include <ATen/ATen.h>
@@ -122,6 +125,38 @@ Task torch_linear(const Linear& l) {
     }
   }
   return fastest;
+}
+
+// It wants integers from 0 to 15, and of each group a scale and what the middle, 8, stands for.
+Task torch_groups(const Groups& g) {
+  if (g.bits != 4) return {};
+  const c10::InferenceMode guard;
+  at::set_num_threads(g.threads);
+  const at::Tensor bytes = view<std::uint8_t>(g.weight, {g.n, g.k / 2}).bitwise_xor(0x88);
+  const at::Tensor codes =
+      at::stack({bytes.bitwise_and(15), bytes.bitwise_right_shift(4)}, 2).view({g.n, g.k});
+  const at::Tensor scales = view<float>(g.scales, {g.n, g.k / g.group}).t();
+  const at::Tensor both =
+      at::stack({scales, at::zeros_like(scales)}, 2).to(at::kBFloat16).contiguous();
+  constexpr std::int64_t tiles = 2;  // of the order on a GPU; not used here
+  std::vector<at::Tensor> packed;
+  for (int i = 0; i < g.copies; ++i)
+    packed.push_back(at::_convert_weight_to_int4pack_for_cpu(codes.to(at::kInt), tiles));
+  return task_of([=, group = g.group, x = view<float>(g.input, {g.m, g.k})](std::size_t i) {
+    return at::_weight_int4pack_mm_for_cpu(x.to(at::kBFloat16), packed[i % packed.size()], group,
+                                           both)
+        .to(at::kFloat);
+  });
+}
+
+Task torch_floats(const Floats& f) {
+  const c10::InferenceMode guard;
+  at::set_num_threads(f.threads);
+  std::vector<at::Tensor> weights;
+  for (int i = 0; i < f.copies; ++i) weights.push_back(view<float>(f.weight, {f.n, f.k}).clone());
+  return task_of([=, x = view<float>(f.input, {f.m, f.k})](std::size_t i) {
+    return at::linear(x, weights[i % weights.size()]);
+  });
 }
 
 }  // namespace octavo::bench

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <span>
 #include <utility>
 
 #include "measuring/team.hpp"
@@ -37,11 +39,21 @@ constexpr auto operands = [] {
   return bytes;
 }();
 
-// %0 counts the rounds down, %1 is where the operands are.
-#define OCTAVO_LOOP(loads, body, ...)                         \
-  asm volatile(loads ".p2align 5\n1:\n" body "dec %0\njnz 1b" \
-               : "+r"(rounds)                                 \
-               : "r"(operands.data())                         \
+// Floats from 0.5 on, of either sign.
+constexpr auto float_operands = [] {
+  std::array<float, 64> floats{};
+  for (std::size_t i = 0; i < floats.size(); ++i) {
+    const float size = 0.5F + static_cast<float>(operands[i]) / 256.0F;
+    floats[i] = operands[i] % 2 == 0 ? size : -size;
+  }
+  return floats;
+}();
+
+// %0 counts the rounds down, %1 is where the operands are, %2 where floats are.
+#define OCTAVO_LOOP(loads, body, ...)                             \
+  asm volatile(loads ".p2align 5\n1:\n" body "dec %0\njnz 1b"     \
+               : "+r"(rounds)                                     \
+               : "r"(operands.data()), "r"(float_operands.data()) \
                : "memory", "cc", __VA_ARGS__)
 
 #define OCTAVO_VECTORS                                                                     \
@@ -85,6 +97,30 @@ __attribute__((target("avx2,avxvnni"))) void avxvnni(std::int64_t rounds) {
               OCTAVO_VECTORS);
 }
 
+// Sums start at zero: what a register held before may be a number that takes longer.
+__attribute__((target("avx512f"))) void avx512_float(std::int64_t rounds) {
+  OCTAVO_LOOP(
+      "vmovups (%2), %%zmm16\n vmovups 64(%2), %%zmm17\n"
+      "vmovups 128(%2), %%zmm18\n vmovups 192(%2), %%zmm19\n"
+      ".irp r,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n"
+      "vpxord %%zmm\\r, %%zmm\\r, %%zmm\\r\n .endr\n",
+      ".irp r,0,1,2,3,4,5,6,7\n"
+      "vfmadd231ps %%zmm17, %%zmm16, %%zmm\\r\n .endr\n"
+      ".irp r,8,9,10,11,12,13,14,15\n"
+      "vfmadd231ps %%zmm19, %%zmm18, %%zmm\\r\n .endr\n",
+      OCTAVO_VECTORS, "xmm16", "xmm17", "xmm18", "xmm19");
+}
+
+__attribute__((target("avx2,fma"))) void avx2_float(std::int64_t rounds) {
+  OCTAVO_LOOP(
+      "vmovups (%2), %%ymm12\n vmovups 64(%2), %%ymm13\n"
+      ".irp r,0,1,2,3,4,5,6,7,8,9,10,11\n"
+      "vpxor %%ymm\\r, %%ymm\\r, %%ymm\\r\n .endr\n",
+      ".irp r,0,1,2,3,4,5,6,7,8,9,10,11\n"
+      "vfmadd231ps %%ymm13, %%ymm12, %%ymm\\r\n .endr\n",
+      OCTAVO_VECTORS);
+}
+
 // Two by two tiles: every tile that is read is read twice.
 __attribute__((target("amx-tile,amx-int8"))) void amx(std::int64_t rounds) {
   struct alignas(64) Config {
@@ -124,22 +160,30 @@ constexpr Kernel kernels[] = {
     {Target::avx2, 6LL * 2 * 16, avx2},
 };
 
+constexpr std::int64_t wide = 16LL * 2 * 16, narrow = 12LL * 2 * 8;
+constexpr Kernel float_kernels[] = {
+    {Target::amx, wide, avx512_float},    {Target::avx512vnni, wide, avx512_float},
+    {Target::avx512, wide, avx512_float}, {Target::avxvnni, narrow, avx2_float},
+    {Target::avx2, narrow, avx2_float},
+};
+
 #else
 bool tiles_allowed() { return false; }
-constexpr std::array<Kernel, 0> kernels;
+constexpr std::array<Kernel, 0> kernels, float_kernels;
 #endif
 
-const Kernel* find_kernel(Target target) {
-  if (!is_available(target) || (target == Target::amx && !tiles_allowed())) return nullptr;
-  for (const auto& kernel : kernels)
+const Kernel* find(std::span<const Kernel> all, Target target) {
+  if (!is_available(target)) return nullptr;
+  for (const auto& kernel : all)
     if (kernel.target == target) return &kernel;
   return nullptr;
 }
 
-}  // namespace
+const Kernel* find_kernel(Target target) {
+  return target == Target::amx && !tiles_allowed() ? nullptr : find(kernels, target);
+}
 
-std::optional<Competitor> peak(Target target, std::int64_t operations, int threads) {
-  const Kernel* kernel = find_kernel(target);
+std::optional<Competitor> peak_of(const Kernel* kernel, std::int64_t operations, int threads) {
   if (!kernel) return std::nullopt;
   const std::int64_t share = kernel->operations * threads;
   const std::int64_t rounds = std::max<std::int64_t>(1, (operations + share / 2) / share);
@@ -147,6 +191,16 @@ std::optional<Competitor> peak(Target target, std::int64_t operations, int threa
   return Competitor{.name = "peak",
                     .kind = Kind::limit,
                     .run = [work = std::move(work), &team = Team::of(threads)] { team.run(work); }};
+}
+
+}  // namespace
+
+std::optional<Competitor> peak(Target target, std::int64_t operations, int threads) {
+  return peak_of(find_kernel(target), operations, threads);
+}
+
+std::optional<Competitor> float_peak(Target target, std::int64_t operations, int threads) {
+  return peak_of(find(float_kernels, target), operations, threads);
 }
 
 std::optional<Target> fastest_target() {

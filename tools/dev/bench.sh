@@ -33,8 +33,9 @@ bench_against() {
 
 describe bench <<'HELP'
 measure against the limit and against PyTorch, oneDNN, XNNPACK and ONNX Runtime; words
-choose cases: ./dev bench elementwise | dynamic_range | linear [--quick]; other
-arguments go to the benchmark: ./dev bench --benchmark_filter=quantize
+choose cases: ./dev bench elementwise | dynamic_range | linear [--quick]; of linear,
+groups and floats; other arguments go to the benchmark:
+./dev bench --benchmark_filter=quantize
 ./dev bench torch [--quick]: octavo.torch beside PyTorch's own linear layers
 ./dev bench checkpoint: quantizing a checkpoint against copying its files
 ./dev bench --against REF [words]: this tree and another revision, in turns
