@@ -71,6 +71,9 @@ TEST_F(VerifyConfig, AcceptsWhatAgrees) {
                             q["ignore"] = Json::array();
                           }),
               "accepted");
+    EXPECT_EQ(
+        with_config(name, [](Json& q) { q["config_groups"]["group_0"]["targets"] = {"Conv1D"}; }),
+        "accepted");
     // With a prefix that the loader's modules have, and what is the default left out.
     EXPECT_EQ(with_config(name,
                           [](Json& q) {
