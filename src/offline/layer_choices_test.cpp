@@ -264,6 +264,16 @@ TEST(LayerChoices, EmbeddingsInInt8) {
   // It is no linear layer: only the head is left.
   EXPECT_EQ(report->float_layers, 1U);
   EXPECT_GT(report->float_share, 0);
+  // Its class stands for it in a config, that of linear layers does not.
+  const auto with_target = [&](const char* target) {
+    Json config = Json::parse(testing::read_file(dir / "out" / "config.json"));
+    config["quantization_config"]["config_groups"]["group_1"]["targets"] = {target};
+    testing::make_file(dir / "out" / "config.json", config.dump());
+    const auto again = verify(Stream::cpu(), in, open(dir / "out"));
+    return again ? std::string("accepted") : again.error().message();
+  };
+  EXPECT_EQ(with_target("Embedding"), "accepted");
+  EXPECT_THAT(with_target("Linear"), HasSubstr("embed_tokens.weight_packed\": expected a float"));
 }
 
 // A head that is not stored is the embedding itself, which it multiplies with.

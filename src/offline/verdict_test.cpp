@@ -49,6 +49,26 @@ TEST(LeftFloat, IsToldByReasonAndShareWithARemedy) {
             "--group-size 64 would take them all");
 }
 
+TEST(LeftFloat, RemediesKeepWhatIsQuantizedAndAreForShapesAlone) {
+  const TemporaryDirectory dir;
+  testing::make_safetensors(dir / "in" / "m.safetensors",
+                            {{"h.0.up_proj.weight", {8, 24}}, {"h.0.down_proj.weight", {8, 128}}});
+  const std::string entry = R"({"h.0.v_proj.weight":{"dtype":"F8_E4M3","shape":[16,16],)"
+                            R"("data_offsets":[0,256]}})";
+  testing::make_file(dir / "in" / "n.safetensors", testing::assemble(entry, std::string(256, 'a')));
+  const auto in = Checkpoint::open(dir / "in");
+  ASSERT_TRUE(in) << in.error().message();
+  const auto plan = resolve(*in, {.scheme = Scheme::w4a16_group, .group_size = 24});
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(plan->layers.size(), 1U);
+  const auto left = left_float(*plan);
+  ASSERT_EQ(left.size(), 2U);
+  // Groups of 128 would take the one, and leave the other.
+  EXPECT_EQ(left[0].remedy, "--group-size 128 would take more of them");
+  EXPECT_EQ(left[1].reason, "F8_E4M3 is not a float type");
+  EXPECT_EQ(left[1].remedy, "");
+}
+
 TEST(LeftFloat, IsRefusedIfStrictAndNothingIfItWasMeant) {
   const TemporaryDirectory dir;
   make_wide(dir / "in");

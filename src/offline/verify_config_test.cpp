@@ -71,6 +71,9 @@ TEST_F(VerifyConfig, AcceptsWhatAgrees) {
                             q["ignore"] = Json::array();
                           }),
               "accepted");
+    EXPECT_EQ(
+        with_config(name, [](Json& q) { q["config_groups"]["group_0"]["targets"] = {"Conv1D"}; }),
+        "accepted");
     // With a prefix that the loader's modules have, and what is the default left out.
     EXPECT_EQ(with_config(name,
                           [](Json& q) {
@@ -113,6 +116,15 @@ TEST_F(VerifyConfig, OtherScales) {
   EXPECT_THAT(with_config("int4", [](Json& q) { weights(q)["group_size"] = 4; }),
               HasSubstr("tensor \"a.up.weight_scale\": expected [6, 4], for groups of 4, got F32 "
                         "[6, 2]"));
+  EXPECT_THAT(with_config("int4", [](Json& q) { weights(q)["group_size"] = 12; }),
+              HasSubstr("tensor \"a.up.weight_packed\": expected input channels in groups of 12"));
+  // As many, but they lie the other way.
+  const auto path = dir / "int4" / "m.safetensors";
+  std::string bytes = testing::read_file(path);
+  bytes.replace(bytes.find("[6,2]", bytes.find("a.up.weight_scale")), 5, "[2,6]");
+  testing::make_file(path, bytes);
+  EXPECT_THAT(verified("int4"), HasSubstr("tensor \"a.up.weight_scale\": expected [6, 2], for "
+                                          "groups of 8, got F32 [2, 6]"));
 }
 
 TEST_F(VerifyConfig, OtherLayers) {
@@ -266,6 +278,12 @@ TEST_F(VerifyConfig, ZeroPoints) {
       {.scheme = Scheme::w4a16_group, .group_size = 8, .asymmetric = true, .ignore = {"a.down"}});
   ASSERT_TRUE(quantize(Stream::cpu(), *plan, dir / "shifted"));
   EXPECT_EQ(verified("shifted"), "accepted");
+  const auto other = dir / "shifted" / "z.safetensors";
+  testing::make_file(other, testing::assemble(R"({"a.up.input_zero_point":{"dtype":"I8",)"
+                                              R"("shape":[1],"data_offsets":[0,1]}})",
+                                              "a"));
+  EXPECT_THAT(verified("shifted"), HasSubstr("input_zero_point\": expected no zero point"));
+  std::filesystem::remove(other);
   EXPECT_THAT(
       with_config("shifted", [](Json& q) { weights(q)["symmetric"] = true; }),
       HasSubstr("tensor \"a.up.weight_zero_point\": expected no zero point, for config.json "
