@@ -148,7 +148,8 @@ std::string model_of(const Linear& l, bool whole) {
 // Runs the model from x to y; with each copy of the weights, a session of its own, in turn. `input`
 // is kept for as long as x.
 Task task_of(const std::string& model, int copies, int threads, const Handle& x, const Handle& y,
-             float* output, std::shared_ptr<const std::vector<std::uint8_t>> input = nullptr) {
+             const float* output,
+             std::shared_ptr<const std::vector<std::uint8_t>> input = nullptr) {
   std::vector<Handle> sessions;
   sessions.reserve(static_cast<std::size_t>(copies));
   for (int i = 0; i < copies; ++i) sessions.push_back(session_of(model, threads));
