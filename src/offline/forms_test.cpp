@@ -15,7 +15,6 @@ namespace octavo {
 namespace {
 
 using Json = nlohmann::json;
-using testing::bytes_of;
 using testing::open;
 using testing::rounded;
 using testing::run;
@@ -341,7 +340,7 @@ TEST(StoredScale, SmallOnesAreRoundedUp) {
 
 TEST(StoredScale, NoWeightIsCutOff) {
   const TemporaryDirectory dir;
-  std::vector<float> w(8 * 32);
+  std::vector<float> w(std::size_t{8} * 32);
   for (std::size_t i = 0; i < w.size(); ++i)
     w[i] = std::ldexp(static_cast<float>(i % 31) - 15.0F, -24 - static_cast<int>(i / 32) % 3);
   testing::make_file(

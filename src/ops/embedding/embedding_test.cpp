@@ -73,7 +73,7 @@ EmbeddingData make(EmbeddingDescriptor d, DType scale, std::int64_t count, std::
         is_float(d.table)
             ? 0
             : range.min + static_cast<std::int32_t>(
-                              random.below(static_cast<std::uint64_t>(range.max - range.min + 1))));
+                              random.below(static_cast<std::uint64_t>(range.max - range.min) + 1)));
   }
   for (std::int64_t i = 0; i < count; ++i)
     data.indices.push_back(

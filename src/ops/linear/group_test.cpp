@@ -5,6 +5,7 @@
 #include "ops/linear/testing.hpp"
 #include "ops/linear/testing_targets.hpp"
 #include "testing/environment.hpp"
+#include "testing/threads.hpp"
 
 namespace octavo::testing {
 namespace {

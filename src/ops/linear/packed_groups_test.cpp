@@ -152,25 +152,25 @@ TEST(PackedGroups, ImagesRefuseWhatNoOneHasPacked) {
   };
   // [5, 12] of s4 in groups of 4: scales of 64 bytes, 64 of codes, three times; then zero points.
   const Image groups = packed_of(data_of(DType::s4, shapes[1], DType::f16, true)).serialize();
-  ASSERT_EQ(groups.size(), header_bytes + 3 * 128 + 128);
-  refused(groups, header_bytes + 2, std::uint16_t{0x7C00});         // an infinite scale
-  refused(groups, header_bytes + 2 * 5, std::uint16_t{1});          // that of column 5
-  refused(groups, header_bytes + 64 + 4 * 5, std::uint8_t{0x0F});   // a code of it
-  refused(groups, header_bytes + 64 + 4 * 15, std::uint8_t{0xF0});  // of column 31
-  refused(groups, header_bytes + 3 * 128 + 4, std::uint8_t{16});    // a zero point beyond 15
-  refused(groups, header_bytes + 3 * 128 + 5, std::uint8_t{1});     // of column 5
-  refused(groups, groups.size() - 1, std::uint8_t{1});              // behind all of them
+  ASSERT_EQ(groups.size(), header_bytes + 512);
+  refused(groups, header_bytes + 2, std::uint16_t{0x7C00});     // an infinite scale
+  refused(groups, header_bytes + 10, std::uint16_t{1});         // that of column 5
+  refused(groups, header_bytes + 64 + 20, std::uint8_t{0x0F});  // a code of it
+  refused(groups, header_bytes + 64 + 60, std::uint8_t{0xF0});  // of column 31
+  refused(groups, header_bytes + 384 + 4, std::uint8_t{16});    // a zero point beyond 15
+  refused(groups, header_bytes + 384 + 5, std::uint8_t{1});     // of column 5
+  refused(groups, groups.size() - 1, std::uint8_t{1});          // behind all of them
   // [3, 6] of u4 with one scale per channel: two steps of 64 bytes, and 32 sums.
   const Image channels = testing::packed_of(random_weight(DType::u4, 3, 6, 5)).serialize();
-  ASSERT_EQ(channels.size(), header_bytes + 2 * 64 + 32 * 8);
+  ASSERT_EQ(channels.size(), header_bytes + 128 + 256);
   const auto last = static_cast<std::uint8_t>(channels[header_bytes + 64 + 2]);
   refused(channels, header_bytes + 64 + 2, static_cast<std::uint8_t>(last | 1U));  // k = 6
   for (std::size_t column = 0; column < 32; ++column)
     refused(channels, header_bytes + 128 + 8 * column, std::int64_t{12345});
   // [3, 2] of floats.
   const Image floats = testing::packed_of(random_weight(DType::bf16, 3, 2, 5)).serialize();
-  ASSERT_EQ(floats.size(), header_bytes + 2 * 64);
-  refused(floats, header_bytes + 2 * 3, std::uint16_t{1});
+  ASSERT_EQ(floats.size(), header_bytes + 128);
+  refused(floats, header_bytes + 6, std::uint16_t{1});
   refused(floats, floats.size() - 1, std::uint8_t{1});
 }
 
