@@ -105,6 +105,27 @@ def test_scales_of_small_weights(dtype, scheme, size):
 
 
 @forms
+def test_weights_that_are_stored_by_columns(scheme, size):
+    """As the Conv1D of GPT-2 in transformers has them."""
+
+    class Conv1D(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.nf, self.weight = 17, nn.Parameter(torch.randn(48, 17))
+            self.bias = nn.Parameter(torch.randn(17))
+
+    conv = Conv1D()
+    linear = nn.Linear(48, 17)
+    linear.weight.data, linear.bias.data = conv.weight.data.T.contiguous(), conv.bias.data
+    x = torch.randn(3, 48)
+    made, want = (
+        QuantizedLinear.from_float(layer, scheme=scheme, group_size=size)
+        for layer in (conv, linear)
+    )
+    assert made.in_features == 48 and torch.equal(made(x), want(x))
+
+
+@forms
 def test_the_input_may_have_another_type(scheme, size):
     linear = nn.Linear(48, 17)
     layer = QuantizedLinear.from_float(linear, scheme=scheme, group_size=size)
