@@ -167,7 +167,8 @@ void GroupRows::add_up(const unsigned char* from, unsigned char flip, const RowB
   }
   std::int32_t* to = sums(block) + at;
   const std::int64_t off = layout_.length * (128 + zero);
-  for (std::int64_t g = 0; g < layout_.groups; ++g, to += std::ptrdiff_t{block.rows} * layout_.halves)
+  for (std::int64_t g = 0; g < layout_.groups;
+       ++g, to += std::ptrdiff_t{block.rows} * layout_.halves)
     *to = static_cast<std::int32_t>(
         kernels_.rows.sum(from + g * layout_.length, layout_.length, as_u8) - off);
 }
