@@ -79,7 +79,7 @@ TEST_F(Command, InspectShowsWhatItDoesNotKnow) {
 
 // Bytes of one integer each, and words that rows do not fill.
 TEST_F(Command, ReportCountsPackedIntegersAndNoPadding) {
-  std::vector<float> w(8 * 30, 1.0F);
+  std::vector<float> w(std::size_t{8} * 30, 1.0F);
   for (std::size_t i = 1; i < w.size(); i += 2) w[i] = -1.0F;
   testing::make_file(
       dir / "ones" / "m.safetensors",
