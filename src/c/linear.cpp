@@ -36,6 +36,11 @@ LinearProblem problem_from(Reader& reader, const octavo_linear_desc& given, Desc
     };
     none("weight_zero_points", given.weight_zero_points);
     none("group_size", given.group_size);
+    if (const auto type = reader.dtype("weight_scale", given.weight_scale))
+      reader.refuse(detail::invalid(
+          "weight_scale",
+          fmt::format("expected none (weights of OCTAVO_FLOAT_LINEAR have no scales), got {}",
+                      name(*type))));
   }
   d.packed_weight = given.packed_weight != 0;
   d.epilogue = reader.enumerator<Epilogue>("epilogue", given.epilogue, 8);

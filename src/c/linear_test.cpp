@@ -176,6 +176,10 @@ TEST(CLinear, RefusesWhatFloatsHaveNoUseFor) {
   expect_refusal(octavo_linear_select(cpu.get(), &d, nullptr, &none), OCTAVO_INVALID_PROBLEM,
                  "group_size", "FLOAT_LINEAR have no scales), got 4");
   d = c_descriptor(data);
+  d.weight_scale = octavo_some(OCTAVO_BF16);
+  expect_refusal(octavo_linear_select(cpu.get(), &d, nullptr, &none), OCTAVO_INVALID_PROBLEM,
+                 "weight_scale", "FLOAT_LINEAR have no scales), got bf16");
+  d = c_descriptor(data);
   d.weight_zero_points = 1;
   expect_refusal(octavo_linear_select(cpu.get(), &d, nullptr, &none), OCTAVO_INVALID_PROBLEM,
                  "weight_zero_points", "FLOAT_LINEAR");

@@ -92,7 +92,7 @@ std::vector<LeftFloat> left_float(const QuantizePlan& plan) {
     LeftFloat& left = reasons[kept.reason];
     left.reason = kept.reason;
     ++left.layers;
-    left.share += static_cast<double>(kept.elements) / all;
+    if (all > 0) left.share += static_cast<double>(kept.elements) / all;
     // Of the reasons only this one is the plan's own; the others are the checkpoint's.
     if (plan.checkpoint->any_layer(parent(kept.name)) != nullptr) left.remedy = remedy;
   }

@@ -48,7 +48,6 @@ Status check_integer_types(const LinearProblem& p) {
     return unsupported(
         "mode", fmt::format("expected symmetric or asymmetric, got {}", static_cast<int>(p.mode)));
   if (is_dynamic(p)) {
-    if (Status s = check_type<LinearCodes>("quantized", p.quantized); !s) return s;
     if (is_symmetric(p) ? !SymmetricCodes::has(p.quantized) : !LinearBytes::has(p.quantized))
       return unsupported(
           "quantized", fmt::format("expected {} in mode {}, got {}",

@@ -11,9 +11,8 @@ namespace octavo::detail {
 /// The types that linear layers admit.
 using LinearFloats = numerics::FloatTypes;  // activations that are quantized here; scales and bias
 using LinearBytes = numerics::ByteTypes;    // activations that are quantized already
-using LinearCodes = numerics::TypeList<DType::s8, DType::u8, DType::s16>;  // or that are, here
 using LinearWeights = numerics::TypeList<DType::s8, DType::u8, DType::s4, DType::u4>;
-using SymmetricCodes = numerics::TypeList<DType::s8, DType::s16>;
+using SymmetricCodes = numerics::TypeList<DType::s8, DType::s16>;  // of what is quantized here
 // Of float layers: activations and weights.
 using FloatLinearTypes = numerics::TypeList<DType::f32, DType::f16, DType::bf16>;
 using FloatLinearOutputs =

@@ -56,7 +56,7 @@ TEST(LinearSelectRefuses, WhatActivationsAreQuantizedTo) {
     attempt.dynamic.mode = RangeMode::symmetric;
     attempt.dynamic.quantized = wrong;
     attempt.expect_select_refused(
-        unsupported("quantized", {"s8", wrong == DType::u8 ? "symmetric" : "s16", text(wrong)}));
+        unsupported("quantized", {"s8 or s16", "symmetric", text(wrong)}));
   }
   for (const DType right : {DType::s8, DType::u8}) {
     LinearCase c = full_case(dynamic);

@@ -309,6 +309,9 @@ std::uint32_t CpuGroupLinear::add_products(const GroupRows& rows, const RowBlock
     call.sums = sums + i * wide_columns;
     ran |= bit(kernel_.sums(call, panel_.nibbles));
   }
+  if (pair.panels == 1)
+    for (int r = 0; r < block.rows * layout_.halves; ++r)
+      std::fill_n(sums + r * group_columns + wide_columns, wide_columns, 0);
   return ran;
 }
 
