@@ -32,6 +32,7 @@ class GuardedMemory {
   ~GuardedMemory() { munmap(first_ - page_, size_ + 2 * page_); }
 
   /// Where data begins that is `offset` bytes behind the front guard, or before the back guard.
+  [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] std::byte* front(std::size_t offset = 0) const { return first_ + offset; }
   [[nodiscard]] std::byte* back(std::size_t bytes, std::size_t offset = 0) const {
     return first_ + size_ - bytes - offset;

@@ -197,6 +197,15 @@ TEST_P(LinearTarget, WideSumsInEveryOutputType) {
       const LinearData d = make_linear(c);
       EXPECT_ORACLE(s, d, expected(d));
     }
+  // More rows than a block of 64-bit sums has.
+  LinearCase c;
+  c.m = 20;
+  c.n = 3;
+  c.k = 131200;
+  c.weight = c.activation = DType::u8;
+  c.output = DType::f32;
+  const LinearData d = make_linear(c);
+  EXPECT_ORACLE(s, d, expected(d));
 }
 
 TEST_P(LinearTarget, EmptySizes) {

@@ -195,6 +195,15 @@ TEST_F(LinearPlaces, PackedWeightsOfAnotherFormatAreRefused) {
   EXPECT_EQ(PackedWeight::deserialize(here.serialize())->format(), here.format());
 }
 
+TEST(LinearProblems, OfTwoZerosAreTwo) {
+  SmoothQuantLinearDescriptor d;
+  d.act_scale = 0.0;
+  const detail::LinearProblem zero = detail::linear_problem(d);
+  EXPECT_TRUE(zero == detail::linear_problem(d));
+  d.act_scale = -0.0;
+  EXPECT_FALSE(zero == detail::linear_problem(d));
+}
+
 TEST_F(LinearPlaces, EachCandidateSaysWhyNot) {
   auto d = descriptor();
   d.output = DType::f64;

@@ -21,7 +21,7 @@ class GuardedLinear {
         bias_(capacity),
         residual_(capacity),
         output_(capacity),
-        workspace_(std::size_t{1} << 20U) {}
+        workspace_(capacity + (std::size_t{1} << 20U)) {}
 
   /// Empty if all is well, else what was wrong.
   std::string run(const Stream& stream, const LinearData& d, const Matrix& want, bool at_back) {
@@ -83,6 +83,7 @@ class GuardedLinear {
     // alignment, so that it is flush with either page.
     const std::size_t needed = plan->workspace_size();
     if (needed % workspace_alignment != 0) return "the workspace is no multiple of its alignment";
+    if (needed > workspace_.size()) return "the workspace is larger than there is room for";
     const Workspace lent{at_back ? workspace_.back(needed) : workspace_.front(), needed};
     std::memset(lent.data, 0xFF, needed);
     std::byte* output = at_back ? output_.back(want.bytes.size()) : output_.front();
