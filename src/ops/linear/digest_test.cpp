@@ -5,8 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/elementwise/testing_checks.hpp"
-#include "ops/linear/testing_guard.hpp"
-#include "testing/digests.hpp"
+#include "ops/linear/testing_digest.hpp"
 
 namespace octavo::testing {
 namespace {
@@ -106,11 +105,7 @@ std::vector<LinearData> data_of(const LinearKey& key) {
 TEST(LinearDigest, Oracle) {
   Digests digests;
   for (const Op op : linear_ops)
-    for (const LinearKey& key : keys_of(op)) {
-      Digest digest;
-      for (const LinearData& d : data_of(key)) digest.add(expected(d).bytes);
-      digests[key.text()] = hex(digest);
-    }
+    for (const LinearKey& key : keys_of(op)) digests[key.text()] = oracle_digest(data_of(key));
   expect_recorded(digests, is_linear);
 }
 
@@ -121,18 +116,8 @@ TEST_P(LinearTargetDigest, AllThreadCounts) {
   const Digests recorded = read_digests(OCTAVO_DIGESTS, is_linear);
   const Streams streams(target);
   for (const LinearKey& key : keys_of(op)) {
-    ASSERT_TRUE(recorded.contains(key.text())) << key.text() << " is not in " << OCTAVO_DIGESTS;
-    const std::vector<LinearData> all = data_of(key);
-    for (const Stream& stream : streams) {
-      Digest digest;
-      for (const LinearData& d : all) {
-        Matrix out;
-        ASSERT_EQ(run(stream, d, out), "") << d.c.text();
-        digest.add(out.bytes);
-      }
-      EXPECT_EQ(hex(digest), recorded.at(key.text()))
-          << key.text() << " on " << name(target) << ", " << stream.threads() << " threads";
-    }
+    expect_digest(recorded, key.text(), streams, data_of(key));
+    if (HasFatalFailure()) return;
     EXPECT_EQ(streams.take_trace(), 1U << static_cast<int>(target)) << key.text();
   }
 }

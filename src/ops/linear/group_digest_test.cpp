@@ -4,9 +4,7 @@
 // OCTAVO_WRITE_DIGESTS=<path> makes GroupDigest.Oracle write its lines of the file anew.
 #include <gtest/gtest.h>
 
-#include "ops/elementwise/testing_streams.hpp"
-#include "ops/linear/testing_guard.hpp"
-#include "testing/digests.hpp"
+#include "ops/linear/testing_digest.hpp"
 
 namespace octavo::testing {
 namespace {
@@ -82,11 +80,7 @@ std::vector<LinearData> data_of(const GroupKey& key) {
 
 TEST(GroupDigest, Oracle) {
   Digests digests;
-  for (const GroupKey& key : keys()) {
-    Digest digest;
-    for (const LinearData& d : data_of(key)) digest.add(expected(d).bytes);
-    digests[key.text()] = hex(digest);
-  }
+  for (const GroupKey& key : keys()) digests[key.text()] = oracle_digest(data_of(key));
   expect_recorded(digests, is_own);
 }
 
@@ -96,18 +90,8 @@ TEST_P(GroupTargetDigest, AllThreadCounts) {
   const Digests recorded = read_digests(OCTAVO_DIGESTS, is_own);
   const Streams streams(GetParam());
   for (const GroupKey& key : keys()) {
-    ASSERT_TRUE(recorded.contains(key.text())) << key.text() << " is not in " << OCTAVO_DIGESTS;
-    const std::vector<LinearData> all = data_of(key);
-    for (const Stream& stream : streams) {
-      Digest digest;
-      for (const LinearData& d : all) {
-        Matrix out;
-        ASSERT_EQ(run(stream, d, out), "") << d.c.text();
-        digest.add(out.bytes);
-      }
-      EXPECT_EQ(hex(digest), recorded.at(key.text()))
-          << key.text() << " on " << name(GetParam()) << ", " << stream.threads() << " threads";
-    }
+    expect_digest(recorded, key.text(), streams, data_of(key));
+    if (HasFatalFailure()) return;
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, GroupTargetDigest, ::testing::ValuesIn(linear_targets()),
