@@ -26,13 +26,21 @@ constexpr std::int64_t segment_begin(std::int64_t length, int segments, int j) {
   return length / segments * j + length % segments * j / segments;
 }
 
+/// How often the sum of segment j is added to one before it that waits, for the tree to grow: every
+/// second segment once, every fourth twice.
+constexpr int merges_after(int j) {
+  int merges = 0;
+  for (auto full = static_cast<unsigned>(j); (full & 1U) != 0; full >>= 1U) ++merges;
+  return merges;
+}
+
 /// Adds the sums of segments, one after another, as the tree.
 template <class C>
 class SegmentTree {
  public:
   /// After the last one, `result` is the sum.
   void add(C sum) {
-    for (unsigned full = count_++; (full & 1U) != 0; full >>= 1U) sum = pending_[--levels_] + sum;
+    for (int i = merges_after(count_++); i > 0; --i) sum = pending_[--levels_] + sum;
     pending_[levels_++] = sum;
   }
   [[nodiscard]] C result() const { return pending_[0]; }
@@ -40,7 +48,7 @@ class SegmentTree {
  private:
   C pending_[4] = {};
   int levels_ = 0;
-  unsigned count_ = 0;
+  int count_ = 0;
 };
 
 }  // namespace octavo::numerics

@@ -157,8 +157,7 @@ void CpuFloatLinear::multiply(const Blocks& blocks, std::int64_t first, std::int
       call.values = own + (b - first) * float_rows * group_columns;
       kernels_.floats(call);
     }
-    // As numerics::SegmentTree does.
-    for (unsigned full = static_cast<unsigned>(j); (full & 1U) != 0; full >>= 1U) {
+    for (int merge = numerics::merges_after(j); merge > 0; --merge) {
       float* before = levels + --level * level_values;
       const float* after = before + level_values;
       for (std::int64_t i = 0; i < (last - first) * float_rows * group_columns; ++i)

@@ -26,167 +26,253 @@
 namespace octavo::detail {
 namespace {
 
-template <class E, int rows, int parts, bool nibbles>
+// `count` vectors of columns at a time, whatever panels they lie in: of few rows several, since one
+// has too few sums to hide the latency of products, and panels are read faster side by side.
+template <class E, int rows, int parts, bool nibbles, int count>
 struct GroupTile {
   static constexpr int chains = rows * parts;
   static constexpr std::int64_t code_bytes = nibbles ? 64 : 128;  // of a step
   using Sums = typename E::Sums;
   using Floats = typename E::Floats;
+  using Codes = const unsigned char* [count];
 
   // Nibbles by one row: all bits, and the upper half alone, are one operation less for each byte.
   // Two sums of each hide the latency. The upper halves count 16 times, and must fit 32 bits so, or
   // the division would be wrong: 4 * 2^14 products by 240 * 128 do.
   static constexpr std::int64_t piece = std::int64_t{1} << 14;
-  static void add_piece(const std::int8_t* a, const unsigned char* codes, std::int64_t steps,
-                        Sums (&s)[chains][2]) {
-    Sums all[2] = {E::zero(), E::zero()};
-    Sums high[2] = {E::zero(), E::zero()};
-    std::int64_t i = 0;
-    for (; i + 2 <= steps; i += 2) {
-#pragma GCC unroll 2
-      for (int j = 0; j < 2; ++j) {
-        const auto w = E::load(codes + (i + j) * code_bytes);
-        const auto x = E::activation(a + (i + j) * 4);
-        all[j] = E::add(all[j], w, x);
-        high[j] = E::add(high[j], E::upper(w), x);
-      }
-    }
-    if (i < steps) {
-      const auto w = E::load(codes + i * code_bytes);
+  static constexpr int depth = count > 2 ? 1 : 2;
+  static void add_piece(const std::int8_t* a, const Codes& codes, std::int64_t steps,
+                        Sums (&s)[count][chains][2]) {
+    Sums all[count][depth];
+    Sums high[count][depth];
+    for (int v = 0; v < count; ++v)
+      for (int j = 0; j < depth; ++j) all[v][j] = high[v][j] = E::zero();
+    const auto step = [&](std::int64_t i, int j) {
       const auto x = E::activation(a + i * 4);
-      all[0] = E::add(all[0], w, x);
-      high[0] = E::add(high[0], E::upper(w), x);
+#pragma GCC unroll 4
+      for (int v = 0; v < count; ++v) {
+        const auto w = E::load(codes[v] + i * code_bytes);
+        all[v][j] = E::add(all[v][j], w, x);
+        high[v][j] = E::add(high[v][j], E::upper(w), x);
+      }
+    };
+    // (The odd step comes first: after the loop it would cost copies of all sums in it.)
+    std::int64_t i = steps % depth;
+    if (i != 0) step(0, 0);
+    for (; i < steps; i += depth) {
+#pragma GCC unroll 2
+      for (int j = 0; j < depth; ++j) step(i + j, j);
     }
-    const Sums h = E::plus(high[0], high[1]);
-    s[0][0] = E::plus(s[0][0], E::minus(E::plus(all[0], all[1]), h));
-    s[0][1] = E::plus(s[0][1], E::sixteenth(h));
+#pragma GCC unroll 4
+    for (int v = 0; v < count; ++v) {
+      if constexpr (depth == 2) {
+        all[v][0] = E::plus(all[v][0], all[v][1]);
+        high[v][0] = E::plus(high[v][0], high[v][1]);
+      }
+      s[v][0][0] = E::plus(s[v][0][0], E::minus(all[v][0], high[v][0]));
+      s[v][0][1] = E::plus(s[v][0][1], E::sixteenth(high[v][0]));
+    }
   }
 
   // Products of one group.
-  static void add(const std::int8_t* a, const unsigned char* codes, std::int64_t steps,
-                  Sums (&s)[chains][2]) {
+  static void add(const std::int8_t* a, Codes& codes, std::int64_t steps,
+                  Sums (&s)[count][chains][2]) {
     if constexpr (chains == 1 && nibbles && E::whole_bytes) {
-      for (; steps > 0; steps -= piece, codes += piece * code_bytes, a += piece * 4)
+      for (; steps > 0; steps -= piece, a += piece * 4) {
         add_piece(a, codes, steps < piece ? steps : piece, s);
+        for (int v = 0; v < count; ++v) codes[v] += piece * code_bytes;
+      }
     } else {
-      for (std::int64_t i = 0; i < steps; ++i, codes += code_bytes, a += std::int64_t{4} * chains) {
-        typename E::Weights w[2];
-        if constexpr (nibbles) {
-          const auto both = E::load(codes);
-          w[0] = E::low(both);
-          w[1] = E::high(both);
-        } else {
-          w[0] = E::load(codes);
-          w[1] = E::load(codes + 64);
-        }
-#pragma GCC unroll 8
-        for (int r = 0; r < chains; ++r) {
-          const auto x = E::activation(a + std::ptrdiff_t{r} * 4);
+      for (std::int64_t i = 0; i < steps; ++i, a += std::int64_t{4} * chains) {
+#pragma GCC unroll 4
+        for (int v = 0; v < count; ++v) {
+          const unsigned char* at = codes[v] + i * code_bytes;
+          typename E::Weights w[2];
           if constexpr (nibbles) {
-            s[r][0] = E::add(s[r][0], w[0], x);
-            s[r][1] = E::add(s[r][1], w[1], x);
+            const auto both = E::load(at);
+            w[0] = E::low(both);
+            w[1] = E::high(both);
           } else {
-            s[r][0] = E::add_bytes(s[r][0], w[0], x);
-            s[r][1] = E::add_bytes(s[r][1], w[1], x);
+            w[0] = E::load(at);
+            w[1] = E::load(at + 64);
+          }
+#pragma GCC unroll 8
+          for (int r = 0; r < chains; ++r) {
+            const auto x = E::activation(a + std::ptrdiff_t{r} * 4);
+            if constexpr (nibbles) {
+              s[v][r][0] = E::add(s[v][r][0], w[0], x);
+              s[v][r][1] = E::add(s[v][r][1], w[1], x);
+            } else {
+              s[v][r][0] = E::add_bytes(s[v][r][0], w[0], x);
+              s[v][r][1] = E::add_bytes(s[v][r][1], w[1], x);
+            }
           }
         }
       }
     }
   }
 
-  static void run(const GroupCall& call) {
+  // Vectors of columns are counted through all panels.
+  static constexpr int per_panel = 16 / static_cast<int>(E::columns);
+  static constexpr int panel_of(int vector) { return vector / per_panel; }
+  static constexpr std::int64_t column_of(int vector) { return vector % per_panel * E::columns; }
+
+  // What is taken off the sums of group g, as their first value.
+  static void start(const GroupCall& call, int first, std::int64_t g, const std::int32_t* row_sums,
+                    Sums (&s)[count][chains][2]) {
+    if (call.zero_points[0] == nullptr) {
+#pragma GCC unroll 8
+      for (int r = 0; r < chains; ++r) {
+        const Sums off = E::repeated(-call.zero * row_sums[r]);
+#pragma GCC unroll 4
+        for (int v = 0; v < count; ++v) s[v][r][0] = s[v][r][1] = off;
+      }
+    } else {
+#pragma GCC unroll 4
+      for (int v = 0; v < count; ++v) {
+        const unsigned char* zeros =
+            call.zero_points[panel_of(first + v)] + g * wide_columns + column_of(first + v);
+        const Sums zero0 = E::bytes(zeros);
+        const Sums zero1 = E::bytes(zeros + 16);
+#pragma GCC unroll 8
+        for (int r = 0; r < chains; ++r) {
+          const Sums sum = E::repeated(-row_sums[r]);
+          s[v][r][0] = E::times(zero0, sum);
+          s[v][r][1] = E::times(zero1, sum);
+        }
+      }
+    }
+    if (call.row_zeros == nullptr) return;
+#pragma GCC unroll 4
+    for (int v = 0; v < count; ++v) {
+      const std::int32_t* sums =
+          call.column_sums[panel_of(first + v)] + g * wide_columns + column_of(first + v);
+#pragma GCC unroll 8
+      for (int r = 0; r < chains; ++r) {
+        const Sums zero = E::repeated(call.row_zeros[r]);
+        s[v][r][0] = E::minus(s[v][r][0], E::times(E::integers(sums), zero));
+        s[v][r][1] = E::minus(s[v][r][1], E::times(E::integers(sums + 16), zero));
+      }
+    }
+  }
+
+  static void run(const GroupCall& call, int first) {
     const std::int64_t scale_bytes = call.scale_type == DType::f32 ? 128 : 64;
     const std::int64_t group_bytes = scale_bytes + call.steps * code_bytes;
-    for (std::int64_t q = 0; q < 16; q += E::columns) {
-      Floats pending[3][rows][2];
-      Floats y[rows][2];
-      int levels = 0;
-      std::int64_t g = 0;
-      const std::int8_t* a = call.activations;
-      const unsigned char* at = call.weights;
-      const std::int32_t* row_sums = call.row_sums;
-      int j = 0;
-      do {
+    Floats pending[3][count][rows][2];
+    Floats y[count][rows][2];
+    int levels = 0;
+    std::int64_t g = 0;
+    const std::int8_t* a = call.activations;
+    const unsigned char* at[count];
+    for (int v = 0; v < count; ++v) at[v] = call.weights[panel_of(first + v)];
+    const std::int32_t* row_sums = call.row_sums;
+    for (int j = 0;;) {
+#pragma GCC unroll 4
+      for (int v = 0; v < count; ++v) {
 #pragma GCC unroll 8
-        for (int r = 0; r < rows; ++r) y[r][0] = y[r][1] = E::no_value();
-        for (; g < call.segment_ends[j]; ++g) {
-          Sums s[chains][2];
-          if (call.zero_points == nullptr) {
-#pragma GCC unroll 8
-            for (int r = 0; r < chains; ++r)
-              s[r][0] = s[r][1] = E::repeated(-call.zero * row_sums[r]);
-          } else {
-            const Sums zero0 = E::bytes(call.zero_points + g * wide_columns + q);
-            const Sums zero1 = E::bytes(call.zero_points + g * wide_columns + 16 + q);
-#pragma GCC unroll 8
-            for (int r = 0; r < chains; ++r) {
-              const Sums sum = E::repeated(-row_sums[r]);
-              s[r][0] = E::times(zero0, sum);
-              s[r][1] = E::times(zero1, sum);
-            }
-          }
-          if (call.row_zeros != nullptr) {
-            const std::int32_t* sums = call.column_sums + g * wide_columns + q;
-#pragma GCC unroll 8
-            for (int r = 0; r < chains; ++r) {
-              const Sums zero = E::repeated(call.row_zeros[r]);
-              s[r][0] = E::minus(s[r][0], E::times(E::integers(sums), zero));
-              s[r][1] = E::minus(s[r][1], E::times(E::integers(sums + 16), zero));
-            }
-          }
-          add(a, at + scale_bytes + q * 4, call.steps, s);
-          const Floats scale0 = E::scales(at, call.scale_type, q);
-          const Floats scale1 = E::scales(at, call.scale_type, q + 16);
+        for (int r = 0; r < rows; ++r) y[v][r][0] = y[v][r][1] = E::no_value();
+      }
+      for (; g < call.segment[j].end; ++g) {
+        Sums s[count][chains][2];
+        Codes codes;
+#pragma GCC unroll 4
+        for (int v = 0; v < count; ++v) codes[v] = at[v] + scale_bytes + column_of(first + v) * 4;
+        start(call, first, g, row_sums, s);
+        add(a, codes, call.steps, s);
+#pragma GCC unroll 4
+        for (int v = 0; v < count; ++v) {
+          const std::int64_t q = column_of(first + v);
+          const Floats scale0 = E::scales(at[v], call.scale_type, q);
+          const Floats scale1 = E::scales(at[v], call.scale_type, q + 16);
 #pragma GCC unroll 8
           for (int r = 0; r < rows; ++r) {
             if constexpr (parts == 2) {
-              s[r][0] = E::plus(E::times256(s[2 * r][0]), s[2 * r + 1][0]);
-              s[r][1] = E::plus(E::times256(s[2 * r][1]), s[2 * r + 1][1]);
+              s[v][r][0] = E::plus(E::times256(s[v][2 * r][0]), s[v][2 * r + 1][0]);
+              s[v][r][1] = E::plus(E::times256(s[v][2 * r][1]), s[v][2 * r + 1][1]);
             }
-            y[r][0] = E::fma(E::value(s[r][0]), scale0, y[r][0]);
-            y[r][1] = E::fma(E::value(s[r][1]), scale1, y[r][1]);
+            y[v][r][0] = E::fma(E::value(s[v][r][0]), scale0, y[v][r][0]);
+            y[v][r][1] = E::fma(E::value(s[v][r][1]), scale1, y[v][r][1]);
           }
-          a += call.steps * 4 * chains;
-          at += group_bytes;
-          row_sums += chains;
+          at[v] += group_bytes;
         }
-        for (int full = j; (full & 1) != 0; full >>= 1) {
-          --levels;
+        a += call.steps * 4 * chains;
+        row_sums += chains;
+      }
+      for (int i = call.segment[j].merges; i > 0; --i) {
+        --levels;
+#pragma GCC unroll 4
+        for (int v = 0; v < count; ++v) {
 #pragma GCC unroll 8
           for (int r = 0; r < rows; ++r) {
-            y[r][0] = E::sum(pending[levels][r][0], y[r][0]);
-            y[r][1] = E::sum(pending[levels][r][1], y[r][1]);
+            y[v][r][0] = E::sum(pending[levels][v][r][0], y[v][r][0]);
+            y[v][r][1] = E::sum(pending[levels][v][r][1], y[v][r][1]);
           }
         }
-        if (j + 1 < call.segments) {
+      }
+      if (++j == call.segments) break;
+#pragma GCC unroll 4
+      for (int v = 0; v < count; ++v) {
 #pragma GCC unroll 8
-          for (int r = 0; r < rows; ++r) {
-            pending[levels][r][0] = y[r][0];
-            pending[levels][r][1] = y[r][1];
-          }
-          ++levels;
+        for (int r = 0; r < rows; ++r) {
+          pending[levels][v][r][0] = y[v][r][0];
+          pending[levels][v][r][1] = y[v][r][1];
         }
-      } while (++j < call.segments);
+      }
+      ++levels;
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < count; ++v) {
+      float* to = call.values + panel_of(first + v) * wide_columns + column_of(first + v);
 #pragma GCC unroll 8
       for (int r = 0; r < rows; ++r) {
-        E::store(y[r][0], call.values + r * group_columns + q);
-        E::store(y[r][1], call.values + r * group_columns + 16 + q);
+        E::store(y[v][r][0], to + r * group_columns);
+        E::store(y[v][r][1], to + r * group_columns + 16);
       }
     }
   }
 
-  static void sums(const GroupSumsCall& call) {
-    for (std::int64_t q = 0; q < 16; q += E::columns) {
-      Sums s[chains][2];
+  static void sums(const GroupSumsCall& call, int first) {
+    Sums s[count][chains][2];
+    Codes codes;
+#pragma GCC unroll 4
+    for (int v = 0; v < count; ++v) {
+      codes[v] = call.codes[panel_of(first + v)] + column_of(first + v) * 4;
 #pragma GCC unroll 8
-      for (int r = 0; r < chains; ++r) s[r][0] = s[r][1] = E::zero();
-      add(call.activations, call.codes + q * 4, call.steps, s);
+      for (int r = 0; r < chains; ++r) s[v][r][0] = s[v][r][1] = E::zero();
+    }
+    add(call.activations, codes, call.steps, s);
+#pragma GCC unroll 4
+    for (int v = 0; v < count; ++v) {
+      std::int32_t* to = call.sums + panel_of(first + v) * wide_columns + column_of(first + v);
 #pragma GCC unroll 8
       for (int r = 0; r < chains; ++r) {
-        E::store(s[r][0], call.sums + r * group_columns + q);
-        E::store(s[r][1], call.sums + r * group_columns + 16 + q);
+        E::store(s[v][r][0], to + r * group_columns);
+        E::store(s[v][r][1], to + r * group_columns + 16);
       }
     }
+  }
+};
+
+// All columns of a call.
+template <class E, int rows, int parts, bool nibbles>
+struct GroupColumns {
+  template <int count>
+  using Tile = GroupTile<E, rows, parts, nibbles, count>;
+  static constexpr int per_panel = Tile<1>::per_panel;
+  static constexpr int together = rows * parts > 2 ? 1 : per_panel > 2 ? per_panel : 2;
+
+  static void run(const GroupCall& call) {
+    const int all = call.panels * per_panel;
+    int v = 0;
+    for (; v + together <= all; v += together) Tile<together>::run(call, v);
+    for (; v < all; ++v) Tile<1>::run(call, v);
+  }
+  static void sums(const GroupSumsCall& call) {
+    const int all = call.panels * per_panel;
+    int v = 0;
+    for (; v + together <= all; v += together) Tile<together>::sums(call, v);
+    for (; v < all; ++v) Tile<1>::sums(call, v);
   }
 };
 
@@ -196,9 +282,9 @@ struct GroupTiles;
 template <class E, int parts, bool nibbles, std::size_t... i>
 struct GroupTiles<E, parts, nibbles, std::index_sequence<i...>> {
   static constexpr void (*run[])(const GroupCall&) = {
-      GroupTile<E, static_cast<int>(i) + 1, parts, nibbles>::run...};
+      GroupColumns<E, static_cast<int>(i) + 1, parts, nibbles>::run...};
   static constexpr void (*sums[])(const GroupSumsCall&) = {
-      GroupTile<E, static_cast<int>(i) + 1, parts, nibbles>::sums...};
+      GroupColumns<E, static_cast<int>(i) + 1, parts, nibbles>::sums...};
 };
 template <class E, int parts, bool nibbles>
 using GroupTilesOf = GroupTiles<E, parts, nibbles, std::make_index_sequence<E::rows / parts>>;

@@ -10,7 +10,13 @@
 
 namespace octavo::detail {
 
-/// A tile of rows by the 32 columns of one panel. With a the activations, w the codes,
+/// Of a sum: where it ends, in groups, and numerics::merges_after it.
+struct GroupSegment {
+  std::int64_t end = 0;
+  int merges = 0;
+};
+
+/// A tile of rows by the 32 columns of a panel, or of two. With a the activations, w the codes,
 ///
 ///     d[r,c,g] = sum over the group of a[r,k] * w[c,k] - zero[c,g] * row_sums[r,g]
 ///                                                      - row_zeros[r] * column_sums[c,g]
@@ -18,20 +24,21 @@ namespace octavo::detail {
 ///
 /// where of 16-bit activations d is 256 times that of their upper parts plus that of the lower.
 struct GroupCall {
-  const std::int8_t* activations = nullptr;   // [k / 4][rows][parts][4]
-  const std::int32_t* row_sums = nullptr;     // [groups][rows][parts]
-  const std::int32_t* row_zeros = nullptr;    // [rows], or null: 0 (always with two parts)
-  const std::int32_t* column_sums = nullptr;  // [groups][32], with row_zeros
+  const std::int8_t* activations = nullptr;  // [k / 4][rows][parts][4]
+  const std::int32_t* row_sums = nullptr;    // [groups][rows][parts]
+  const std::int32_t* row_zeros = nullptr;   // [rows], or null: 0 (always with two parts)
+  const std::int32_t* column_sums[2] = {};   // [groups][32] of each panel, with row_zeros
   int rows = 0;
-  int parts = 1;                               // or 2: the upper and the lower half of 16 bits
-  const unsigned char* weights = nullptr;      // a panel
-  const unsigned char* zero_points = nullptr;  // [groups][32] of it, or null: `zero` for all
+  int parts = 1;  // or 2: the upper and the lower half of 16 bits
+  int panels = 1;
+  const unsigned char* weights[2] = {};
+  const unsigned char* zero_points[2] = {};  // [groups][32] of each, or null: `zero` for all
   std::int32_t zero = 0;
   DType scale_type = DType::f32;  // f32, f16 or bf16
   std::int64_t steps = 0;         // of a group: its length / 4
   int segments = 1;
-  const std::int64_t* segment_ends = nullptr;  // in groups
-  float* values = nullptr;                     // group_columns apart
+  const GroupSegment* segment = nullptr;
+  float* values = nullptr;  // group_columns apart, panel after panel
 };
 
 /// The sums of products alone, modulo 2^32: sums[r * parts + part][c] = sum over `steps` of a * w.
@@ -39,9 +46,10 @@ struct GroupSumsCall {
   const std::int8_t* activations = nullptr;  // as above
   int rows = 0;
   int parts = 1;
-  const unsigned char* codes = nullptr;
+  int panels = 1;
+  const unsigned char* codes[2] = {};
   std::int64_t steps = 0;
-  std::int32_t* sums = nullptr;  // group_columns apart
+  std::int32_t* sums = nullptr;  // group_columns apart, panel after panel
 };
 
 inline constexpr int max_tile_rows = 8;

@@ -52,7 +52,8 @@ CpuGroupLinear::CpuGroupLinear(const LinearProblem& p, const GroupKernel& kernel
       segments_(numerics::segments_of(p.k)),
       wide_(p.group == 0 ? is_wide(p) : has_wide_groups(p)) {
   for (int j = 0; j < segments_; ++j)
-    segment_ends_[j] = numerics::segment_begin(panel_.groups, segments_, j + 1);
+    segment_[j] = {numerics::segment_begin(panel_.groups, segments_, j + 1),
+                   numerics::merges_after(j)};
   workspace_bytes = threads_ < threads ? SIZE_MAX : static_cast<std::size_t>(layout_.total);
 }
 
@@ -118,7 +119,7 @@ void CpuGroupLinear::add_columns(const GroupRows& rows, Pair& pair) const {
   call.steps = panel_.steps;
   for (int i = 0; i < pair.panels; ++i)
     for (std::int64_t g = 0; g < panel_.groups; ++g) {
-      call.codes = pair.weights[i] + g * panel_.group_bytes + panel_.scale_bytes;
+      call.codes[0] = pair.weights[i] + g * panel_.group_bytes + panel_.scale_bytes;
       call.sums = pair.column_sums[i] + g * wide_columns;
       kernel_.sums(call, panel_.nibbles);
     }
@@ -192,7 +193,6 @@ void CpuGroupLinear::multiply(const Stream& stream, void* workspace, const Linea
 
 std::uint32_t CpuGroupLinear::multiply_groups(const GroupRows& rows, const RowBlock& block,
                                               const Pair& pair, float* values) const {
-  std::uint32_t ran = 0;
   GroupCall call;
   call.activations = rows.at(block);
   call.row_sums = rows.sums(block);
@@ -203,18 +203,18 @@ std::uint32_t CpuGroupLinear::multiply_groups(const GroupRows& rows, const RowBl
   call.scale_type = format.scales;
   call.steps = panel_.steps;
   call.segments = segments_;
-  call.segment_ends = segment_ends_;
+  call.segment = segment_;
+  call.panels = pair.panels;
   for (int i = 0; i < pair.panels; ++i) {
-    call.weights = pair.weights[i];
-    if (format.zero_points) call.zero_points = pair.weights[i] + panel_.zero_points;
-    call.column_sums = pair.column_sums[i];
-    call.values = values + i * wide_columns;
-    ran |= bit(kernel_.run(call, panel_.nibbles));
+    call.weights[i] = pair.weights[i];
+    if (format.zero_points) call.zero_points[i] = pair.weights[i] + panel_.zero_points;
+    call.column_sums[i] = pair.column_sums[i];
   }
+  call.values = values;
   if (pair.panels == 1)
     for (int r = 0; r < block.rows; ++r)
       std::fill_n(values + r * group_columns + wide_columns, wide_columns, 0.0F);
-  return ran;
+  return bit(kernel_.run(call, panel_.nibbles));
 }
 
 // Exact sums of one group's products, in 64 bits, with all that is taken off; halves put together.
@@ -233,7 +233,8 @@ std::uint32_t CpuGroupLinear::add_group_exactly(const GroupRows& rows, const Row
     call.activations = rows.at(block) + (g * panel_.steps + done) * step_k * block.rows * halves;
     call.rows = block.rows;
     call.parts = halves;
-    call.codes = weights + g * panel_.group_bytes + panel_.scale_bytes + done * panel_.code_bytes;
+    call.codes[0] =
+        weights + g * panel_.group_bytes + panel_.scale_bytes + done * panel_.code_bytes;
     call.steps = std::min(piece_steps, panel_.steps - done);
     call.sums = found;
     ran |= bit(kernel_.sums(call, panel_.nibbles));
@@ -273,7 +274,7 @@ std::uint32_t CpuGroupLinear::multiply_groups_exactly(const GroupRows& rows, con
     for (int j = 0; j < segments_; ++j) {
       C* y = pending[levels];
       std::fill_n(y, count, C(0));
-      for (; g < segment_ends_[j]; ++g) {
+      for (; g < segment_[j].end; ++g) {
         std::int64_t d[most];
         ran |= add_group_exactly(rows, block, pair, i, g, d);
         C scales[wide_columns];
@@ -282,7 +283,7 @@ std::uint32_t CpuGroupLinear::multiply_groups_exactly(const GroupRows& rows, con
         for (std::int64_t at = 0; at < count; ++at)
           y[at] = std::fma(static_cast<C>(d[at]), scales[at % wide_columns], y[at]);
       }
-      for (unsigned full = static_cast<unsigned>(j); (full & 1U) != 0; full >>= 1U) {
+      for (int merge = segment_[j].merges; merge > 0; --merge) {
         --levels;
         for (std::int64_t at = 0; at < count; ++at)
           pending[levels][at] = pending[levels][at] + pending[levels + 1][at];
@@ -298,21 +299,18 @@ std::uint32_t CpuGroupLinear::multiply_groups_exactly(const GroupRows& rows, con
 
 std::uint32_t CpuGroupLinear::add_products(const GroupRows& rows, const RowBlock& block,
                                            const Pair& pair, std::int32_t* sums) const {
-  std::uint32_t ran = 0;
   GroupSumsCall call;
   call.activations = rows.at(block);
   call.rows = block.rows;
   call.parts = layout_.halves;
   call.steps = panel_.steps;
-  for (int i = 0; i < pair.panels; ++i) {
-    call.codes = pair.weights[i];
-    call.sums = sums + i * wide_columns;
-    ran |= bit(kernel_.sums(call, panel_.nibbles));
-  }
+  call.panels = pair.panels;
+  for (int i = 0; i < pair.panels; ++i) call.codes[i] = pair.weights[i];
+  call.sums = sums;
   if (pair.panels == 1)
     for (int r = 0; r < block.rows * layout_.halves; ++r)
       std::fill_n(sums + r * group_columns + wide_columns, wide_columns, 0);
-  return ran;
+  return bit(kernel_.sums(call, panel_.nibbles));
 }
 
 // In pieces, all taken off, halves put together.
@@ -329,11 +327,11 @@ std::uint32_t CpuGroupLinear::add_products_exactly(const GroupRows& rows, const 
     call.rows = block.rows;
     call.parts = halves;
     call.steps = std::min(piece_steps, panel_.steps - done);
-    for (int i = 0; i < pair.panels; ++i) {
-      call.codes = pair.weights[i] + done * panel_.code_bytes;
-      call.sums = found + i * wide_columns;
-      ran |= bit(kernel_.sums(call, panel_.nibbles));
-    }
+    call.panels = pair.panels;
+    for (int i = 0; i < pair.panels; ++i)
+      call.codes[i] = pair.weights[i] + done * panel_.code_bytes;
+    call.sums = found;
+    ran |= bit(kernel_.sums(call, panel_.nibbles));
     for (int r = 0; r < block.rows; ++r)
       for (int h = 0; h < halves; ++h)
         for (std::int64_t c = 0; c < pair.columns; ++c)

@@ -53,7 +53,7 @@ class CpuGroupLinear final : public LinearImpl {
   const GroupPanel panel_;
   const GroupLayout layout_;
   const int segments_;
-  std::int64_t segment_ends_[numerics::max_segments] = {};  // in groups
+  GroupSegment segment_[numerics::max_segments];
   const bool wide_;  // sums of more than 32 bits, of groups or of channels
 };
 

@@ -33,9 +33,10 @@ std::uint32_t add_products(const std::int8_t* activations, std::int64_t rows, st
 Target sums(const GroupSumsCall& call, bool nibbles) {
   const std::int64_t rows = std::int64_t{call.rows} * call.parts;
   for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < wide_columns; ++c)
+    for (std::int64_t c = 0; c < call.panels * wide_columns; ++c)
       call.sums[r * group_columns + c] = static_cast<std::int32_t>(
-          add_products(call.activations, rows, r, call.codes, c, call.steps, nibbles));
+          add_products(call.activations, rows, r, call.codes[c / wide_columns], c % wide_columns,
+                       call.steps, nibbles));
   return Target::scalar;
 }
 
@@ -46,7 +47,8 @@ float scale_at(const GroupCall& call, const unsigned char* group, std::int64_t c
   return scale;
 }
 
-float value_at(const GroupCall& call, std::int64_t row, std::int64_t column, bool nibbles) {
+float value_at(const GroupCall& call, std::int64_t row, std::int64_t panel, std::int64_t column,
+               bool nibbles) {
   const std::int64_t rows = std::int64_t{call.rows} * call.parts;
   const std::int64_t scale_bytes = wide_columns * bits(call.scale_type) / 8;
   const std::int64_t group_bytes = scale_bytes + call.steps * (nibbles ? 64 : 128);
@@ -54,10 +56,11 @@ float value_at(const GroupCall& call, std::int64_t row, std::int64_t column, boo
   std::int64_t g = 0;
   for (int j = 0; j < call.segments; ++j) {
     float y = 0;
-    for (; g < call.segment_ends[j]; ++g) {
-      const unsigned char* group = call.weights + g * group_bytes;
+    for (; g < call.segment[j].end; ++g) {
+      const unsigned char* group = call.weights[panel] + g * group_bytes;
       const auto zero = static_cast<std::uint32_t>(
-          call.zero_points == nullptr ? call.zero : call.zero_points[g * wide_columns + column]);
+          call.zero_points[panel] == nullptr ? call.zero
+                                             : call.zero_points[panel][g * wide_columns + column]);
       std::uint32_t d = 0;
       for (int part = 0; part < call.parts; ++part) {
         const std::int64_t r = row * call.parts + part;
@@ -66,7 +69,7 @@ float value_at(const GroupCall& call, std::int64_t row, std::int64_t column, boo
         sum -= zero * static_cast<std::uint32_t>(call.row_sums[g * rows + r]);
         if (call.row_zeros != nullptr)
           sum -= static_cast<std::uint32_t>(call.row_zeros[r]) *
-                 static_cast<std::uint32_t>(call.column_sums[g * wide_columns + column]);
+                 static_cast<std::uint32_t>(call.column_sums[panel][g * wide_columns + column]);
         d = d * 256 + sum;
       }
       y = std::fma(static_cast<float>(static_cast<std::int32_t>(d)), scale_at(call, group, column),
@@ -79,8 +82,9 @@ float value_at(const GroupCall& call, std::int64_t row, std::int64_t column, boo
 
 Target run(const GroupCall& call, bool nibbles) {
   for (std::int64_t r = 0; r < call.rows; ++r)
-    for (std::int64_t c = 0; c < wide_columns; ++c)
-      call.values[r * group_columns + c] = value_at(call, r, c, nibbles);
+    for (std::int64_t c = 0; c < call.panels * wide_columns; ++c)
+      call.values[r * group_columns + c] =
+          value_at(call, r, c / wide_columns, c % wide_columns, nibbles);
   return Target::scalar;
 }
 
