@@ -36,6 +36,20 @@ struct GroupTile {
   using Floats = typename E::Floats;
   using Codes = const unsigned char* [count];
 
+  // Vectors of columns are counted through all panels.
+  static constexpr int per_panel = 16 / static_cast<int>(E::columns);
+  static constexpr int panel_of(int vector) { return vector / per_panel; }
+  static constexpr std::int64_t column_of(int vector) { return vector % per_panel * E::columns; }
+
+  // Of few rows memory decides, and hardware alone asks it too late: 2 KB of each panel ahead, for
+  // the lines of the first vector, which the others share. (It never faults, whatever is there.)
+  static void ask_ahead(int v, const unsigned char* at) {
+    constexpr std::int64_t ahead = 2048;
+    if (chains > 2 || v % per_panel != 0) return;
+    for (std::int64_t line = 0; line < code_bytes; line += 64)
+      __builtin_prefetch(at + ahead + line);
+  }
+
   // Nibbles by one row: all bits, and the upper half alone, are one operation less for each byte.
   // Two sums of each hide the latency. The upper halves count 16 times, and must fit 32 bits so, or
   // the division would be wrong: 4 * 2^14 products by 240 * 128 do.
@@ -51,6 +65,7 @@ struct GroupTile {
       const auto x = E::activation(a + i * 4);
 #pragma GCC unroll 4
       for (int v = 0; v < count; ++v) {
+        ask_ahead(v, codes[v] + i * code_bytes);
         const auto w = E::load(codes[v] + i * code_bytes);
         all[v][j] = E::add(all[v][j], w, x);
         high[v][j] = E::add(high[v][j], E::upper(w), x);
@@ -87,6 +102,7 @@ struct GroupTile {
 #pragma GCC unroll 4
         for (int v = 0; v < count; ++v) {
           const unsigned char* at = codes[v] + i * code_bytes;
+          ask_ahead(v, at);
           typename E::Weights w[2];
           if constexpr (nibbles) {
             const auto both = E::load(at);
@@ -111,11 +127,6 @@ struct GroupTile {
       }
     }
   }
-
-  // Vectors of columns are counted through all panels.
-  static constexpr int per_panel = 16 / static_cast<int>(E::columns);
-  static constexpr int panel_of(int vector) { return vector / per_panel; }
-  static constexpr std::int64_t column_of(int vector) { return vector % per_panel * E::columns; }
 
   // What is taken off the sums of group g, as their first value.
   static void start(const GroupCall& call, int first, std::int64_t g, const std::int32_t* row_sums,

@@ -17,7 +17,9 @@ struct Vectors256 {
     return _mm256_set1_epi32(four);
   }
   static Weights load(const unsigned char* p) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    __asm__("" : "+x"(w));  // as on 512 bits
+    return w;
   }
   static Weights low(Weights w) { return _mm256_and_si256(w, _mm256_set1_epi8(0x0F)); }
   static Weights high(Weights w) { return low(_mm256_srli_epi16(w, 4)); }

@@ -18,7 +18,13 @@ struct Vectors512 {
     std::memcpy(&four, p, sizeof four);
     return _mm512_set1_epi32(four);
   }
-  static Weights load(const unsigned char* p) { return _mm512_loadu_si512(p); }
+  // In a register, or the compiler reads memory anew for each use, and reads are what there is too
+  // little of.
+  static Weights load(const unsigned char* p) {
+    __m512i w = _mm512_loadu_si512(p);
+    __asm__("" : "+v"(w));
+    return w;
+  }
   static Weights low(Weights w) { return w & _mm512_set1_epi8(0x0F); }
   static Weights high(Weights w) { return low(_mm512_srli_epi16(w, 4)); }
   static Weights upper(Weights w) { return w & _mm512_set1_epi8(static_cast<char>(0xF0)); }
