@@ -47,7 +47,13 @@ HWY_INLINE void FloatTile(const FloatCall& call, std::int64_t column) {
   for (std::int64_t k = 0; k < call.count; ++k, x += rows) {
     V w[vectors];
     HWY_UNROLL(8)
-    for (int v = 0; v < vectors; ++v) w[v] = LoadAs(d, weights[v] + k * detail::wide_columns);
+    for (int v = 0; v < vectors; ++v) {
+      const T* at = weights[v] + k * detail::wide_columns;
+      // Memory is asked 2 KB ahead, for each line once: hardware alone asks too late.
+      if (v * lanes * static_cast<std::int64_t>(sizeof(T)) % 64 == 0)
+        __builtin_prefetch(reinterpret_cast<const char*>(at) + 2048);
+      w[v] = LoadAs(d, at);
+    }
     HWY_UNROLL(8)
     for (int r = 0; r < rows; ++r) {
       const V a = hn::Set(d, x[r]);
