@@ -38,6 +38,7 @@
 #include "octavo/c/core.h"          /* errors, tensors, streams, plans */
 #include "octavo/c/dynamic_range.h" /* ranges that are found, and quantize */
 #include "octavo/c/elementwise.h"   /* quantize, dequantize, fake-quantize; gradients */
+#include "octavo/c/embedding.h"     /* rows of tables */
 #include "octavo/c/linear.h"        /* packed weights, linear layers, matmul */
 #include "octavo/c/observer.h"      /* calibration */
 

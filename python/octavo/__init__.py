@@ -23,6 +23,7 @@ from ._functions import (
     targets,
 )
 from ._linear import (
+    embedding,
     float_linear,
     int_matmul,
     linear,
@@ -42,6 +43,7 @@ __all__ = [
     "__version__",
     "dequantize",
     "dequantize_backward",
+    "embedding",
     "fake_quantize",
     "fake_quantize_backward",
     "float_linear",

@@ -1,4 +1,5 @@
-"""Linear layers and their weights: typed and documented here, done in the extension module."""
+"""Linear layers, embeddings and their weights: typed and documented here, done in the extension
+module."""
 
 from __future__ import annotations
 
@@ -169,6 +170,41 @@ def float_linear(
     array([[11.,  0.]], dtype=float32)
     """
     return _core.float_linear(x, weight, bias, residual, relu, out_dtype, out, stream)
+
+
+def embedding(
+    indices: Array | int,
+    table: Array,
+    scale: Number | None = None,
+    *,
+    zero_point: Number | None = None,
+    group_size: int | None = None,
+    q_dtype: WeightType | None = None,
+    length: int | None = None,
+    out_dtype: Literal["f32", "f16", "bf16"] = "f32",
+    out: Array | None = None,
+    stream: Stream | None = None,
+) -> Array:
+    """Rows of a table, by their indices: shape `indices.shape + (K,)`.
+
+    `table` is [N, K] of float32, float16 or bfloat16, whose rows are copied or rounded once; or of
+    int8, uint8, or four bits as uint8, two to a byte, with `q_dtype="s4"` or `"u4"` and `length=K`
+    where K is odd. Those have a `scale`, and perhaps a `zero_point`, as weights of `linear` do: one
+    number, [N] or [N, 1], or [N, K // g] with `group_size=g`. Rows are scale * (q - zero_point) in
+    f32, rounded once.
+
+    `indices` are integers of any type and shape, from 0 to N - 1; int32 is read where it lies. The
+    result is a tensor if the table is.
+
+    >>> table = np.int8([[1, 2], [3, 4], [5, -6]])
+    >>> octavo.embedding([2, 0, 2], table, np.float32([0.5, 1, 2]))
+    array([[ 10. , -12. ],
+           [  0.5,   1. ],
+           [ 10. , -12. ]], dtype=float32)
+    """
+    return _core.embedding(
+        indices, table, scale, zero_point, group_size, q_dtype, length, out_dtype, out, stream
+    )
 
 
 def pack(

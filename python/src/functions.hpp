@@ -53,6 +53,9 @@ nb::object quantized_matmul(nb::handle x_q, nb::handle weight_q, nb::handle act_
                             nb::handle length);
 nb::object int_matmul(nb::handle x_q, nb::handle weight_q, nb::handle act_zero_point,
                       nb::handle weight_zero_point, nb::handle out, nb::handle stream);
+nb::object embedding(nb::handle indices, nb::handle table, nb::handle scale, nb::handle zero_point,
+                     nb::handle group_size, nb::handle q_dtype, nb::handle length,
+                     nb::handle out_dtype, nb::handle out, nb::handle stream);
 PyPackedWeight pack_weight(nb::handle weight_q, nb::handle scale, nb::handle zero_point,
                            nb::handle group_size, nb::handle q_dtype, nb::handle length);
 

@@ -81,11 +81,14 @@ class Running {
     if (given(c_.bias)) read_bias();
     if (given(c_.residual)) read_residual();
     read_output_parameters();
-    const Array out = make_output();
+    const OutputRows out(c_.out, x_.array().maker, out_shape_, p_.output,
+                         c_.output_like_x ? c_.x_name : "out_dtype");
+    check_apart(out.array);
+    o_.output = &out.mut;
     p_.m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows_)));
     const Status status = run_plan(*cached(stream, c_), stream, o_);
     if (!status) refuse_linear(status.error(), c_, false);
-    return out.object;
+    return out.array.object;
   }
 
  private:
@@ -266,26 +269,13 @@ class Running {
       o_.output_zero_point = parse_zero_point(c_.out_zero_point, "out_zero_point");
   }
 
-  Array make_output() {
-    Array out = c_.out.is_none() ? Array::make(x_.array().maker, out_shape_, p_.output,
-                                               c_.output_like_x ? c_.x_name : "out_dtype")
-                                 : Array(c_.out, "out", true);
-    if (!(out.shape == out_shape_))
-      invalid("out", fmt::format("expected shape {}, got {}", to_string(out_shape_),
-                                 to_string(out.shape)));
-    const std::optional<TensorMut> matrix = as_matrix<TensorMut>(out);
-    if (!matrix)
-      invalid("out",
-              "expected rows of consecutive elements with one stride between them, got others");
+  void check_apart(const Array& out) const {
     x_.check_apart(out);
     if (weight_rows_) weight_rows_->check_apart(out);
     if (residual_) residual_->check_apart(out);
     for (const auto* const numbers :
          {&weight_scale_, &act_scale_, &act_zero_, &weight_zero_, &bias_})
       if (*numbers) (*numbers)->check_apart(out);
-    output_ = *matrix;
-    o_.output = &output_;
-    return out;
   }
 
   LinearCall& c_;
@@ -299,7 +289,6 @@ class Running {
   std::optional<Numbers> weight_scale_, act_scale_, act_zero_, weight_zero_, bias_;
   TensorRef weight_scales_, act_scales_, act_zeros_, weight_zeros_, biases_;
   const TensorRef none_;
-  TensorMut output_;
   detail::LinearOperands o_;
 };
 
@@ -322,9 +311,9 @@ std::int64_t parse_weight_group(nb::handle group_size, std::int64_t k) {
 }
 
 void check_weight_numbers(const Numbers& numbers, const char* argument, std::int64_t n,
-                          std::int64_t k, std::int64_t group) {
+                          std::int64_t k, std::int64_t group, const char* what) {
   if (group == 0) {
-    check_count(numbers, argument, n, "output channel");
+    check_count(numbers, argument, n, what);
     return;
   }
   const Shape expected{n, k / group};

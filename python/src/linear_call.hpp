@@ -1,5 +1,5 @@
 // One linear call behind linear, smoothquant_linear, quantized_matmul, int_matmul and
-// float_linear.
+// float_linear; and what an embedding shares with it: rows, and weights with their scales.
 #pragma once
 
 #include "functions.hpp"
@@ -40,9 +40,7 @@ class Rows {
  public:
   Rows(nb::handle object, const char* argument) : array_(object, argument) {
     if (array_.rank() == 0)
-      invalid(argument,
-              "expected at least one dimension, the last of them summed over, got a "
-              "scalar");
+      invalid(argument, "expected at least one dimension, got a scalar");
     extent_ = array_.extent();
     std::optional<TensorRef> found = as_matrix<TensorRef>(array_);
     if (!found) {
@@ -65,14 +63,34 @@ class Rows {
   std::pair<std::uintptr_t, std::uintptr_t> extent_;  // of what was given
 };
 
+/// What is written, [rows, columns]: a given `out`, or a new array.
+class OutputRows {
+ public:
+  /// `shape` has any rank; `asked_by` is the argument that decided the type.
+  OutputRows(nb::handle out, Maker maker, const Shape& shape, DType dtype, const char* asked_by)
+      : array(out.is_none() ? Array::make(maker, shape, dtype, asked_by)
+                            : Array(out, "out", true)) {
+    if (!(array.shape == shape))
+      invalid("out",
+              fmt::format("expected shape {}, got {}", to_string(shape), to_string(array.shape)));
+    const std::optional<TensorMut> matrix = as_matrix<TensorMut>(array);
+    if (!matrix)
+      invalid("out",
+              "expected rows of consecutive elements with one stride between them, got others");
+    mut = *matrix;
+  }
+  const Array array;
+  TensorMut mut;
+};
+
 /// A weight [N, K] of any type.
 [[nodiscard]] TensorRef weight_of(const Rows& rows, nb::handle q_dtype, nb::handle length);
 /// How many of the K weights of a row share a scale; 0: all of them.
 [[nodiscard]] std::int64_t parse_weight_group(nb::handle group_size, std::int64_t k);
 /// Scales or zero points of weights: one for each output channel, or, where there are groups, for
-/// each group of every one; or one for all.
+/// each group of every one; or one for all. `what` has n of them.
 void check_weight_numbers(const Numbers& numbers, const char* argument, std::int64_t n,
-                          std::int64_t k, std::int64_t group);
+                          std::int64_t k, std::int64_t group, const char* what = "output channel");
 
 /// What was given. Invalid handles: the call has none.
 struct LinearCall {

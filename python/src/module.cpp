@@ -139,6 +139,7 @@ NB_MODULE(_core, m) {
   define(m, "quantized_matmul", &quantized_matmul);
   define(m, "int_matmul", &int_matmul);
   define(m, "float_linear", &float_linear);
+  define(m, "embedding", &embedding);
   define(m, "pack", &pack_weight);
   define_offline(m);
   m.def("targets", &target_names);

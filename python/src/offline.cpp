@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "functions.hpp"
+#include "numerics/stored_scale.hpp"
 #include "octavo/pattern.hpp"
 #include "octavo/smooth.hpp"
 #include "octavo/statistics.hpp"
@@ -105,6 +106,24 @@ double static_scale_of(nb::handle absmax, nb::handle smoothing) {
   const auto scale = static_scale(a, floats_of(smoothing, "smoothing"));
   if (!scale) throw Refused(scale.error());
   return double{*scale};
+}
+
+// f32 scales of weights as they are stored in 16 bits.
+nb::object stored_scales(nb::handle scales, nb::handle dtype) {
+  const Array given(scales, "scales");
+  const DType type = parse_dtype(dtype, "dtype");
+  if (given.held != Held::f32 || !given.is_contiguous())
+    unsupported("scales", fmt::format("expected contiguous float32, got {}", name(given.held)));
+  if (type != DType::f16 && type != DType::bf16)
+    unsupported("dtype", fmt::format("expected 'f16' or 'bf16', got '{}'", octavo::name(type)));
+  const Array stored = Array::make(given.maker, given.shape, type, "dtype");
+  const auto* const from = static_cast<const float*>(given.data);
+  for (std::int64_t i = 0; i < given.numel(); ++i)
+    if (type == DType::f16)
+      static_cast<f16*>(stored.data)[i] = numerics::stored_scale_f16(from[i]);
+    else
+      static_cast<bf16*>(stored.data)[i] = numerics::stored_scale_bf16(from[i]);
+  return stored.object;
 }
 
 void apply(nb::handle norm_weight, nb::handle norm_bias, nb::handle weights, nb::handle s) {
@@ -224,6 +243,7 @@ void define_offline(nb::module_& m) {
       nb::arg("text"));
   m.def("smoothing_scales", &scales, nb::arg("weights"), nb::arg("absmax"), nb::arg("alpha"));
   m.def("static_scale", &static_scale_of, nb::arg("absmax"), nb::arg("smoothing").none());
+  m.def("stored_scales", &stored_scales, nb::arg("scales"), nb::arg("dtype"));
   m.def("smooth", &apply, nb::arg("norm_weight"), nb::arg("norm_bias").none(), nb::arg("weights"),
         nb::arg("scales"));
   m.def("search_alpha", &find_alpha, nb::arg("weights"), nb::arg("absmax"), nb::arg("rows"),

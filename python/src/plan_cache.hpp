@@ -12,6 +12,7 @@
 
 #include "octavo/dynamic_range_quantize.hpp"
 #include "octavo/elementwise.hpp"
+#include "octavo/embedding.hpp"
 #include "octavo/linear.hpp"
 #include "octavo/stream.hpp"
 
@@ -25,6 +26,10 @@ class Hash {
   }
   std::size_t operator()(const DynamicRangeQuantizeDescriptor& d) const {
     return mixed(static_cast<std::uint64_t>(d.scope), d.shape);
+  }
+  std::size_t operator()(const EmbeddingDescriptor& d) const {
+    return mixed(static_cast<std::uint64_t>(d.table) | static_cast<std::uint64_t>(d.output) << 8U,
+                 Shape{d.m, d.rows, d.columns, d.group_size});
   }
   std::size_t operator()(const detail::LinearProblem& p) const {
     const auto types = static_cast<std::uint64_t>(p.op) |

@@ -163,6 +163,8 @@ quantized_matmul(x_q, weight_q, *, act_scale, weight_scale=None, act_zero_point=
 int_matmul(x_q, weight_q, *, act_zero_point=0, weight_zero_point=None, out=None, stream=None)
 float_linear(x, weight, bias=None, *, residual=None, relu=False, out_dtype="f32", out=None,
              stream=None)
+embedding(indices, table, scale=None, *, zero_point=None, group_size=None, q_dtype=None,
+          length=None, out_dtype="f32", out=None, stream=None)
 pack(weight_q, *, scale=None, zero_point=None, group_size=None, q_dtype=None, length=None)
 Stream(threads=None, target=None)
 targets()

@@ -170,7 +170,24 @@ def grouped():
         )
 
 
-@pytest.mark.parametrize("family", [elementwise, dynamic, linear, grouped])
+def gathered():
+    """Functions of the number of rows of a table."""
+    rows = np.arange(512) % 4
+    for out in ("f32", "f16"):
+        for t in (np.float32, np.float16):
+            yield lambda n, t=t, o=out: octavo.embedding(
+                rows[:n], WEIGHTS[:n].astype(t), out_dtype=o, stream=ONE
+            )
+        for t in (np.int8, np.uint8):
+            for group in (None, 4, 8):
+                for zero in (None, 3):
+                    yield lambda n, t=t, g=group, z=zero, o=out: octavo.embedding(
+                        rows[:n], WEIGHTS[:n].view(t), 0.1, group_size=g, zero_point=z,
+                        out_dtype=o, stream=ONE,
+                    )  # fmt: skip
+
+
+@pytest.mark.parametrize("family", [elementwise, dynamic, linear, grouped, gathered])
 def test_a_call_gets_its_own_plan(family):
     """Of a size that nobody else has, no plan but its own fits a call; of one size, all would."""
     calls = list(family())

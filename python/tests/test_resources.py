@@ -33,6 +33,7 @@ KEEPS = octavo.pack(W, scale=np.ones(8, np.float32), zero_point=1)
 SCALES = np.ones(4, np.float32)
 ONE = octavo.Stream(threads=1)
 ROWS = np.ones((4, 8), np.float32)
+INDICES = np.ones((2, 3), np.int64)
 
 
 def refused(function, *args, **kwargs):
@@ -54,6 +55,8 @@ CALLS = {
     "kept": lambda: octavo.linear(X, KEEPS, stream=ONE),
     "pack": lambda: octavo.pack(W, scale=SCALES[0], zero_point=2).unpack(),
     "floats": lambda: octavo.float_linear(X, X, stream=ONE),
+    "embedding": lambda: octavo.embedding(INDICES, W, 0.5, zero_point=1, stream=ONE),
+    "refused index": lambda: refused(octavo.embedding, 9, W, 0.5),
     "refused with a pack": lambda: refused(octavo.linear, X, HOLDS, 1.0),
     "rows": lambda: octavo.int_matmul(Q[::-1], W, stream=ONE),
     "refused by the library": lambda: refused(octavo.quantize, X, 0.0, out=Q),
@@ -66,7 +69,7 @@ if torch is not None:
     CALLS["torch"] = lambda: octavo.quantize(TX, 0.5, stream=ONE)
     CALLS["refused torch"] = lambda: refused(octavo.quantize, TQ, 1.0)
 OBJECTS = {"X": X, "BF": BF, "Q": Q, "W": W, "PACKED": PACKED, "HOLDS": HOLDS,
-           "KEEPS": KEEPS, "SCALES": SCALES, "ONE": ONE,
+           "KEEPS": KEEPS, "SCALES": SCALES, "ONE": ONE, "INDICES": INDICES,
            "ROWS": ROWS, "None": None, "Error": octavo.Error, "float32": X.dtype,
            "int8": Q.dtype}  # fmt: skip
 

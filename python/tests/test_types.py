@@ -31,6 +31,7 @@ shifted: bool = grouped.has_zero_point
 weight, weight_scale, weight_zero_point = grouped.unpack()
 octavo.linear(np.ones(16, np.float32), grouped, quantized="s16")
 octavo.float_linear(x, octavo.pack(x), out_dtype="f16")
+octavo.embedding([1, 0], np.ones((3, 4), np.uint8), 0.1, zero_point=8, q_dtype="u4")
 names: list[str] = octavo.targets()
 try:
     octavo.quantize(x, 0.0)
@@ -50,6 +51,7 @@ WRONG = [
     "octavo.linear(x)",
     'octavo.linear(x, x, quantized="s4")',
     'octavo.float_linear(x, x, out_dtype="f64")',
+    'octavo.embedding(1, x, out_dtype="f64")',
     'octavo.pack(x, q_dtype="s16")',
     'octavo.Stream(threads="2")',
     "octavo.pack(x).colour",

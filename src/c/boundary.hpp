@@ -8,6 +8,7 @@
 
 #include "c/reader.hpp"
 #include "octavo/dynamic_range_quantize.hpp"
+#include "octavo/embedding.hpp"
 #include "octavo/linear.hpp"
 #include "octavo/observer.hpp"
 #include "octavo/packed_weight.hpp"
@@ -18,9 +19,10 @@ extern template class octavo::Observer<octavo::HistogramState>;
 
 /// Any plan; there is one class for each family.
 struct octavo_plan {
-  using Any = std::variant<octavo::detail::AnyElementwisePlan, octavo::DynamicRangeQuantizePlan,
-                           octavo::MinMaxObserver, octavo::HistogramObserver,
-                           octavo::PackWeightPlan, octavo::detail::AnyLinearPlan>;
+  using Any =
+      std::variant<octavo::detail::AnyElementwisePlan, octavo::DynamicRangeQuantizePlan,
+                   octavo::MinMaxObserver, octavo::HistogramObserver, octavo::PackWeightPlan,
+                   octavo::detail::AnyLinearPlan, octavo::EmbeddingPlan>;
   Any plan;
   std::string sku;
 };

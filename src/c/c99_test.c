@@ -181,6 +181,47 @@ static void test_sixteen_bits(void) {
   octavo_plan_destroy(plan);
 }
 
+/* ---- embeddings
+ * ---------------------------------------------------------------------------------*/
+
+static void test_embedding(void) {
+  enum { gathered = 3 };
+  static const int8_t table[count] = {1, 2, 3, 4, -5, -6, -7, 127};
+  static const int32_t indices[gathered] = {1, 0, 1}, zeros[rows] = {0, 1};
+  static const float row_scales[rows] = {0.5F, 2};
+  const int64_t of_indices = gathered, of_rows = rows, of_output[] = {gathered, cols};
+  float y[gathered * cols] = {0};
+  octavo_embedding_desc d = {0};
+  octavo_embedding_args a = {0};
+  octavo_plan* plan = NULL;
+  octavo_tensor i = octavo_tensor_of(indices, OCTAVO_S32, 1, &of_indices);
+  octavo_tensor t = octavo_tensor_of(table, OCTAVO_S8, 2, shape);
+  octavo_tensor s = octavo_tensor_of(row_scales, OCTAVO_F32, 1, &of_rows);
+  octavo_tensor z = octavo_tensor_of(zeros, OCTAVO_S32, 1, &of_rows);
+  octavo_tensor out = octavo_tensor_of(y, OCTAVO_F32, 2, of_output);
+  int n;
+  d.struct_size = sizeof d;
+  d.m = gathered;
+  d.rows = rows;
+  d.columns = cols;
+  d.table = OCTAVO_S8;
+  d.zero_points = 1;
+  CHECK(octavo_embedding_select(cpu, &d, NULL, &plan) == OCTAVO_OK);
+  a.struct_size = sizeof a;
+  a.indices = &i;
+  a.table = &t;
+  a.scales = &s;
+  a.zero_points = &z;
+  a.output = &out;
+  CHECK(octavo_embedding_can_implement(plan, &a) == OCTAVO_OK);
+  CHECK(octavo_embedding_run(plan, cpu, NULL, 0, &a) == OCTAVO_OK);
+  for (n = 0; n < gathered * cols; ++n) {
+    const int32_t row = indices[n / cols];
+    CHECK(y[n] == row_scales[row] * (float)(table[row * cols + n % cols] - zeros[row]));
+  }
+  octavo_plan_destroy(plan);
+}
+
 /* ---- observers
  * ----------------------------------------------------------------------------------*/
 
@@ -259,6 +300,7 @@ int main(void) {
       test_elementwise(op, layout);
   test_dynamic_range();
   test_sixteen_bits();
+  test_embedding();
   test_linear();
   test_groups();
   test_packed_weight();

@@ -84,6 +84,8 @@ static_assert(sizeof(octavo_elementwise_desc) == 80);
 static_assert(sizeof(octavo_elementwise_args) == 72);
 static_assert(sizeof(octavo_dynamic_range_desc) == 72);
 static_assert(sizeof(octavo_dynamic_range_args) == 40);
+static_assert(sizeof(octavo_embedding_desc) == 56);
+static_assert(sizeof(octavo_embedding_args) == 48);
 static_assert(sizeof(octavo_packed_weight_info) == 72);
 static_assert(offsetof(octavo_packed_weight_info, group_size) == 48);
 static_assert(sizeof(octavo_pack_desc) == 56);

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from .. import _functions
+from .. import _core, _functions
 from ._layers import invalid, unsupported
 
 
@@ -31,6 +31,7 @@ SCHEMES = {
     "w4a16-group": Scheme("s4", "s16"),
 }
 GROUP_SIZE = 128  # where none is named
+STORED = {torch.float16: "f16", torch.bfloat16: "bf16"}  # of weights whose scales are as short
 
 
 def check_scheme(scheme: Any, names: Sequence[str]) -> None:
@@ -68,15 +69,6 @@ def check_group_size(group_size: Any, scheme: str, *words: str) -> Any:
     raise invalid("group_size", f"expected {', '.join(first)} or {last}, got {group_size!r}")
 
 
-def _stored(scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Scales in the 16 bits that weights of this type are stored with: to nearest, but those that
-    are subnormal in f16 up, so that none becomes 0 or cuts a weight off."""
-    if dtype == torch.float16:
-        small = scale < 2.0**-14
-        scale = torch.where(small, torch.ceil(scale * 2.0**24) * 2.0**-24, scale)
-    return scale.to(dtype)
-
-
 def quantize_weight(
     weight: torch.Tensor, scheme: str, group_size: int | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -89,9 +81,9 @@ def quantize_weight(
         q, scale, _ = _functions.quantize_dynamic(
             weight, scope="group", group_size=group_size, dtype=integer
         )
-    if scheme in (DYNAMIC, STATIC) or weight.dtype not in (torch.float16, torch.bfloat16):
+    if scheme in (DYNAMIC, STATIC) or weight.dtype not in STORED:
         return q, scale
-    scale = _stored(scale, weight.dtype)
+    scale = _core.stored_scales(scale, STORED[weight.dtype])
     axis: Any = "token" if group_size is None else None
     q = _functions.quantize(weight, scale, dtype=integer, axis=axis, group_size=group_size)
     return q, scale

@@ -319,6 +319,10 @@ TEST_P(Equality, Large) {
       const Problem p = problem_of(kind, c.shape, c.axis, c.group_size);
       ASSERT_TRUE(check(p, {ordinary_scales, ordinary_zero_points}));
     }
+  // Zero points that are beyond vectors.
+  for (const std::int32_t zero_point : {INT32_MIN, (1 << 24) + 1})
+    ASSERT_TRUE(
+        check(problem_of({op(), Layout::per_tensor}, {rows * 1025}), {{0.05}, {zero_point}}));
 }
 
 TEST_P(Equality, LargerThanCaches) {

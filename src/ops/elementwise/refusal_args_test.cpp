@@ -172,6 +172,20 @@ TEST(Refuses, StridesThatPackedTensorsCannotHave) {
         }
 }
 
+// Without gaps, but for that.
+TEST(Refuses, PackedRowsThatBeginWithinAByte) {
+  for (const DType integer : {DType::s4, DType::u4})
+    for (const Op op : {Op::quantize, Op::dequantize}) {
+      Attempt attempt(small_problem(op, Layout::per_tensor, DType::f32, integer));
+      for (const Operand operand : tensors_of(attempt.problem)) {
+        TensorRef& tensor = attempt.at(operand);
+        tensor = TensorRef(attempt.region(operand), tensor.dtype, {8, 3}, {3, 1});
+      }
+      const Operand packed = op == Op::quantize ? Operand::output : Operand::input;
+      attempt.expect_refused(invalid(attempt.problem, packed, {"even"}));
+    }
+}
+
 TEST(Refuses, StridesBeyondAllMemory) {
   for_each_tensor([](Attempt& attempt, Operand operand) {
     for (const std::int64_t stride : {INT64_MAX - 1, INT64_MIN, std::int64_t{1} << 62}) {

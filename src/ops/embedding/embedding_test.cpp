@@ -138,6 +138,16 @@ TEST(Embedding, OfNothing) {
   }
 }
 
+TEST(Embedding, GroupsOfARowAndMoreAreTheRow) {
+  const Stream stream = Stream::cpu({.threads = 1});
+  for (const std::int64_t group : {0, 4, 8, 12}) {
+    const auto plan = EmbeddingPlan::select(
+        stream, {.m = 1, .rows = 2, .columns = 8, .table = DType::s8, .group_size = group});
+    ASSERT_TRUE(plan) << plan.error().message();
+    EXPECT_EQ(plan->sku().layout, group == 4 ? Layout::per_group : Layout::per_token) << group;
+  }
+}
+
 TEST(Embedding, SelectRefuses) {
   const Stream stream = Stream::cpu({.threads = 1});
   const auto refused = [&](const EmbeddingDescriptor& d, const Refusal& expected) {
@@ -224,6 +234,12 @@ TEST(Embedding, RunRefuses) {
   refused(with([](auto& a) { a.zero_points = {}; }), invalid("zero_points", {"[5, 2]", "none"}));
   refused(with([&](auto& a) { a.table.data = out.bytes.data() + 4; }),
           invalid("output", {"table", "overlap"}));
+  refused(with([&](auto& a) { a.indices.data = out.bytes.data() + 4; }),
+          invalid("output", {"indices", "overlap"}));
+  refused(with([&](auto& a) { a.scales.data = out.bytes.data() + 4; }),
+          invalid("output", {"scales", "overlap"}));
+  refused(with([&](auto& a) { a.zero_points.data = out.bytes.data() + 4; }),
+          invalid("output", {"zero_points", "overlap"}));
   // Values, of the rows that are gathered alone: 1, 4 and 0.
   const std::vector<std::int32_t> zeros = data.zero_points;
   data.zero_points[9] = 8;
