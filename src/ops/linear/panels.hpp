@@ -74,6 +74,12 @@ struct GroupPanel {
         bytes(sums + (f.group == 0 ? wide_columns * 8 : 0)) {}
 };
 
+/// The same weights with each nibble in a byte of its own.
+constexpr WeightFormat widened_format(WeightFormat f) {
+  f.code = DType::u8;
+  return f;
+}
+
 constexpr std::int64_t float_panel_bytes(std::int64_t k, DType code) {
   return k * wide_columns * bits(code) / 8;
 }

@@ -5,29 +5,17 @@
 //     Tiles::zero<t>(), load<t>(p, stride), store<t>(p, stride)
 //     Tiles::multiply<c, a, b>()             tile c += tile a * tile b, s8 by s8
 //
-// Tiles hold 16 rows of 64 bytes: activations 16 rows by 64 k, weights 16 steps of 4 k by 16
-// columns, sums 16 by 16.
+// Activations are 16 rows by 64 k, weights 16 steps of 4 k by 16 columns, sums 16 by 16.
 #pragma once
 
-#include <cstdint>
-
+#include "ops/linear/cpu/amx_tiles.hpp"
 #include "ops/linear/cpu/dot.hpp"
 
 namespace octavo::detail::N_AMX {
 
-inline constexpr std::int64_t tile_rows = 16;
-inline constexpr std::int64_t tile_bytes = 64;
 inline constexpr std::int64_t tile_steps = 16;     // k / 4 of a tile
 inline constexpr std::int64_t weight_tile = 1024;  // bytes
 inline constexpr std::int64_t sum_stride = group_columns * 4;
-
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t bytes[16] = {};
-  std::uint8_t rows[16] = {};
-};
 
 // Tiles 0 to 3 hold sums. Up to 16 rows: one by four, activations in 4, weights in 5 to 7. More:
 // two by two, activations in 4 and 5, weights in 6 and 7.

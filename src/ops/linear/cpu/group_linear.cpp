@@ -1,10 +1,11 @@
 // A checked call with weights in groups, or of four bits: rows are quantized and brought into
 // blocks, and then each thread multiplies blocks by panels of its own. A panel is read once for
 // each block, from the caches; nibbles are taken apart on the way, which costs next to nothing
-// beside the products and less than to write them down.
+// beside the products and less than to write them down, unless the kernel wants them so.
 #include "ops/linear/cpu/group_linear.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/parallel.hpp"
 #include "core/parts.hpp"
@@ -17,8 +18,11 @@ namespace {
 
 // Below this many products per thread, waking another one costs more than it saves.
 constexpr std::int64_t products_per_thread = std::int64_t{1} << 20;
-// Beyond 32 bits, k is cut in pieces whose sums fit: u8 by s8.
-constexpr std::int64_t piece_steps = (std::int64_t{1} << 15) / step_k;
+// Beyond 32 bits, k is cut in pieces whose sums fit, u8 by s8, of whole
+// runs.
+std::int64_t piece_steps(const GroupRows& rows) {
+  return (std::int64_t{1} << 15) / rows.run() * (rows.run() / step_k);
+}
 
 std::uint32_t bit(Target target) { return 1U << static_cast<unsigned>(target); }
 
@@ -34,7 +38,9 @@ struct CpuGroupLinear::Pair {
   std::int64_t column = 0;
   std::int64_t columns = 0;
   int panels = 0;
+  const GroupPanel* panel = nullptr;  // how they lie there
   const unsigned char* weights[2] = {};
+  const unsigned char* zero_points[2] = {};  // null where there are none
   std::int32_t* column_sums[2] = {};  // [groups][32] of codes, where they are needed
   // Of codes with one scale per channel: what is subtracted from each, and their sums.
   std::int64_t zero[group_columns];
@@ -48,6 +54,7 @@ CpuGroupLinear::CpuGroupLinear(const LinearProblem& p, const GroupKernel& kernel
       kernels_(kernels),
       threads_(GroupLayout::fits(p, format, threads) ? threads : 1),
       panel_(p.k, format),
+      widened_(p.k, widened_format(format)),
       layout_(p, format, kernel, threads_),
       segments_(numerics::segments_of(p.k)),
       wide_(p.group == 0 ? is_wide(p) : has_wide_groups(p)) {
@@ -87,29 +94,49 @@ void CpuGroupLinear::prepare(const Stream& stream, const GroupRows& rows) const 
   });
 }
 
-void CpuGroupLinear::find_weights(const LinearOperands& o, unsigned char* own, Pair& pair) const {
+void CpuGroupLinear::find_weights(const LinearOperands& o, const GroupRows& rows,
+                                  unsigned char* own, Pair& pair) const {
   const std::int64_t first = pair.column / wide_columns;
   for (int i = 0; i < pair.panels; ++i) {
     const std::byte* panel = nullptr;
     if (problem.packed_weight) {
       panel = host_weight(o.weight->packed).panel(first + i, panel_.bytes);
     } else {
-      WeightRows rows = rows_of(o.weight->tensor, problem.n, problem.k, false);
+      WeightRows plain = rows_of(o.weight->tensor, problem.n, problem.k, false);
       if (problem.group != 0) {
-        rows.scales = o.weight_scales->data;
-        rows.scale_type = o.weight_scales->dtype;
+        plain.scales = o.weight_scales->data;
+        plain.scale_type = o.weight_scales->dtype;
         if (problem.weight_zero_points)
-          rows.zero_points = static_cast<const std::int32_t*>(o.weight_zero_points->data);
+          plain.zero_points = static_cast<const std::int32_t*>(o.weight_zero_points->data);
       }
       auto* to = reinterpret_cast<std::byte*>(own + i * panel_.bytes);
-      pack_group_panel(rows, format, first + i, to);
+      pack_group_panel(plain, format, first + i, to);
       panel = to;
     }
     pair.weights[i] = reinterpret_cast<const unsigned char*>(panel);
+    if (format.zero_points) pair.zero_points[i] = pair.weights[i] + panel_.zero_points;
     pair.sums[i] = reinterpret_cast<const std::int64_t*>(panel + panel_.sums);
     pair.column_sums[i] = reinterpret_cast<std::int32_t*>(own + layout_.column_sums) +
                           i * panel_.groups * wide_columns;
   }
+  pair.panel = &panel_;
+  if (panel_.nibbles && kernel_.widen != nullptr && !rows.are_few())
+    widen(own + layout_.widened, pair);
+}
+
+// Scales and codes, once for all rows: what else there is stays where it is.
+void CpuGroupLinear::widen(unsigned char* to, Pair& pair) const {
+  for (int i = 0; i < pair.panels; ++i, to += widened_.bytes) {
+    for (std::int64_t g = 0; g < panel_.groups; ++g) {
+      const unsigned char* from = pair.weights[i] + g * panel_.group_bytes;
+      unsigned char* group = to + g * widened_.group_bytes;
+      if (panel_.scale_bytes != 0)
+        std::memcpy(group, from, static_cast<std::size_t>(panel_.scale_bytes));
+      kernel_.widen(from + panel_.scale_bytes, panel_.steps, group + widened_.scale_bytes);
+    }
+    pair.weights[i] = to;
+  }
+  pair.panel = &widened_;
 }
 
 void CpuGroupLinear::add_columns(const GroupRows& rows, Pair& pair) const {
@@ -119,9 +146,9 @@ void CpuGroupLinear::add_columns(const GroupRows& rows, Pair& pair) const {
   call.steps = panel_.steps;
   for (int i = 0; i < pair.panels; ++i)
     for (std::int64_t g = 0; g < panel_.groups; ++g) {
-      call.codes[0] = pair.weights[i] + g * panel_.group_bytes + panel_.scale_bytes;
+      call.codes[0] = pair.weights[i] + g * pair.panel->group_bytes + panel_.scale_bytes;
       call.sums = pair.column_sums[i] + g * wide_columns;
-      kernel_.sums(call, panel_.nibbles);
+      kernel_.sums(call, pair.panel->nibbles);
     }
 }
 
@@ -157,7 +184,7 @@ void CpuGroupLinear::multiply(const Stream& stream, void* workspace, const Linea
       pair.column = i * group_columns;
       pair.columns = std::min(group_columns, problem.n - pair.column);
       pair.panels = pair.columns > wide_columns ? 2 : 1;
-      find_weights(o, own, pair);
+      find_weights(o, rows, own, pair);
       finish.gather(pair.column, pair.columns, scales);
       if (problem.group == 0) {
         gather_zeros(o, pair);
@@ -186,6 +213,7 @@ void CpuGroupLinear::multiply(const Stream& stream, void* workspace, const Linea
         finish(call, scales, block.first, pair.column);
       }
     }
+    if (kernel_.end != nullptr) kernel_.end();
     if (stream.options().trace != nullptr)
       stream.options().trace->fetch_or(ran, std::memory_order_relaxed);
   });
@@ -195,6 +223,7 @@ std::uint32_t CpuGroupLinear::multiply_groups(const GroupRows& rows, const RowBl
                                               const Pair& pair, float* values) const {
   GroupCall call;
   call.activations = rows.at(block);
+  call.run = rows.run();
   call.row_sums = rows.sums(block);
   call.row_zeros = rows.zeros(block.first);
   call.rows = block.rows;
@@ -207,14 +236,14 @@ std::uint32_t CpuGroupLinear::multiply_groups(const GroupRows& rows, const RowBl
   call.panels = pair.panels;
   for (int i = 0; i < pair.panels; ++i) {
     call.weights[i] = pair.weights[i];
-    if (format.zero_points) call.zero_points[i] = pair.weights[i] + panel_.zero_points;
+    call.zero_points[i] = pair.zero_points[i];
     call.column_sums[i] = pair.column_sums[i];
   }
   call.values = values;
   if (pair.panels == 1)
     for (int r = 0; r < block.rows; ++r)
       std::fill_n(values + r * group_columns + wide_columns, wide_columns, 0.0F);
-  return bit(kernel_.run(call, panel_.nibbles));
+  return bit(kernel_.run(call, pair.panel->nibbles));
 }
 
 // Exact sums of one group's products, in 64 bits, with all that is taken off; halves put together.
@@ -227,17 +256,19 @@ std::uint32_t CpuGroupLinear::add_group_exactly(const GroupRows& rows, const Row
   const unsigned char* weights = pair.weights[panel];
   const auto weight_of = [&](int h) { return halves == 2 && h == 0 ? 256 : 1; };
   std::fill_n(sums, block.rows * wide_columns, 0);
-  for (std::int64_t done = 0; done < panel_.steps; done += piece_steps) {
+  const std::int64_t piece = piece_steps(rows);
+  for (std::int64_t done = 0; done < panel_.steps; done += piece) {
     alignas(64) std::int32_t found[max_tile_rows * group_columns];
     GroupSumsCall call;
     call.activations = rows.at(block) + (g * panel_.steps + done) * step_k * block.rows * halves;
+    call.run = rows.run();
     call.rows = block.rows;
     call.parts = halves;
     call.codes[0] =
-        weights + g * panel_.group_bytes + panel_.scale_bytes + done * panel_.code_bytes;
-    call.steps = std::min(piece_steps, panel_.steps - done);
+        weights + g * pair.panel->group_bytes + panel_.scale_bytes + done * pair.panel->code_bytes;
+    call.steps = std::min(piece, panel_.steps - done);
     call.sums = found;
-    ran |= bit(kernel_.sums(call, panel_.nibbles));
+    ran |= bit(kernel_.sums(call, pair.panel->nibbles));
     for (int r = 0; r < block.rows; ++r)
       for (int h = 0; h < halves; ++h)
         for (std::int64_t c = 0; c < wide_columns; ++c)
@@ -251,7 +282,7 @@ std::uint32_t CpuGroupLinear::add_group_exactly(const GroupRows& rows, const Row
     const std::int64_t row_zero = layout_.adds_columns ? *rows.zeros(block.first + r) : 0;
     for (std::int64_t c = 0; c < wide_columns; ++c) {
       std::int64_t zero = offset_of(problem.weight);
-      if (format.zero_points) zero = weights[panel_.zero_points + g * wide_columns + c];
+      if (format.zero_points) zero = pair.zero_points[panel][g * wide_columns + c];
       std::int64_t& d = sums[r * wide_columns + c];
       d -= zero * sum;
       if (row_zero != 0) d -= row_zero * pair.column_sums[panel][g * wide_columns + c];
@@ -278,7 +309,7 @@ std::uint32_t CpuGroupLinear::multiply_groups_exactly(const GroupRows& rows, con
         std::int64_t d[most];
         ran |= add_group_exactly(rows, block, pair, i, g, d);
         C scales[wide_columns];
-        load_floats(pair.weights[i] + g * panel_.group_bytes, format.scales, false, 0, wide_columns,
+        load_floats(pair.weights[i] + g * pair.panel->group_bytes, format.scales, false, 0, wide_columns,
                     scales);
         for (std::int64_t at = 0; at < count; ++at)
           y[at] = std::fma(static_cast<C>(d[at]), scales[at % wide_columns], y[at]);
@@ -301,6 +332,7 @@ std::uint32_t CpuGroupLinear::add_products(const GroupRows& rows, const RowBlock
                                            const Pair& pair, std::int32_t* sums) const {
   GroupSumsCall call;
   call.activations = rows.at(block);
+  call.run = rows.run();
   call.rows = block.rows;
   call.parts = layout_.halves;
   call.steps = panel_.steps;
@@ -310,7 +342,7 @@ std::uint32_t CpuGroupLinear::add_products(const GroupRows& rows, const RowBlock
   if (pair.panels == 1)
     for (int r = 0; r < block.rows * layout_.halves; ++r)
       std::fill_n(sums + r * group_columns + wide_columns, wide_columns, 0);
-  return bit(kernel_.sums(call, panel_.nibbles));
+  return bit(kernel_.sums(call, pair.panel->nibbles));
 }
 
 // In pieces, all taken off, halves put together.
@@ -320,18 +352,20 @@ std::uint32_t CpuGroupLinear::add_products_exactly(const GroupRows& rows, const 
   const int halves = layout_.halves;
   std::fill_n(sums, block.rows * group_columns, 0);
   const auto weight_of = [&](int h) { return halves == 2 && h == 0 ? 256 : 1; };
-  for (std::int64_t done = 0; done < panel_.steps; done += piece_steps) {
+  const std::int64_t piece = piece_steps(rows);
+  for (std::int64_t done = 0; done < panel_.steps; done += piece) {
     alignas(64) std::int32_t found[max_tile_rows * group_columns];
     GroupSumsCall call;
     call.activations = rows.at(block) + done * step_k * block.rows * halves;
+    call.run = rows.run();
     call.rows = block.rows;
     call.parts = halves;
-    call.steps = std::min(piece_steps, panel_.steps - done);
+    call.steps = std::min(piece, panel_.steps - done);
     call.panels = pair.panels;
     for (int i = 0; i < pair.panels; ++i)
-      call.codes[i] = pair.weights[i] + done * panel_.code_bytes;
+      call.codes[i] = pair.weights[i] + done * pair.panel->code_bytes;
     call.sums = found;
-    ran |= bit(kernel_.sums(call, panel_.nibbles));
+    ran |= bit(kernel_.sums(call, pair.panel->nibbles));
     for (int r = 0; r < block.rows; ++r)
       for (int h = 0; h < halves; ++h)
         for (std::int64_t c = 0; c < pair.columns; ++c)

@@ -27,7 +27,9 @@ class CpuGroupLinear final : public LinearImpl {
   void multiply(const Stream& stream, void* workspace, const LinearOperands& operands,
                 const GroupRows& rows) const;
 
-  void find_weights(const LinearOperands& operands, unsigned char* own, Pair& pair) const;
+  void find_weights(const LinearOperands& operands, const GroupRows& rows, unsigned char* own,
+                    Pair& pair) const;
+  void widen(unsigned char* to, Pair& pair) const;
   void add_columns(const GroupRows& rows, Pair& pair) const;
   void gather_zeros(const LinearOperands& operands, Pair& pair) const;
 
@@ -51,6 +53,7 @@ class CpuGroupLinear final : public LinearImpl {
   const LinearKernels kernels_;
   const int threads_;  // of the stream that the plan was made on
   const GroupPanel panel_;
+  const GroupPanel widened_;
   const GroupLayout layout_;
   const int segments_;
   GroupSegment segment_[numerics::max_segments];

@@ -16,7 +16,8 @@ constexpr std::int64_t unit = static_cast<std::int64_t>(workspace_alignment);
 
 bool GroupLayout::fits(const LinearProblem& p, const WeightFormat& format, int threads) {
   if (p.m == 0 || p.n == 0) return true;
-  const std::int64_t weights = p.packed_weight ? 0 : 2 * GroupPanel(p.k, format).bytes;
+  std::int64_t weights = p.packed_weight ? 0 : 2 * GroupPanel(p.k, format).bytes;
+  if (is_packed(format.code)) weights += 2 * GroupPanel(p.k, widened_format(format)).bytes;
   return count_elements("k", {threads, weights + 8 * (p.k + padded_k) +
                                            2 * wide_columns * 4 * (groups_of(p.k, p.group) + 1)})
       .has_value();
@@ -25,7 +26,12 @@ bool GroupLayout::fits(const LinearProblem& p, const WeightFormat& format, int t
 GroupLayout::GroupLayout(const LinearProblem& p, const WeightFormat& format,
                          const GroupKernel& kernel, int threads)
     : halves(parts_per_row(p)),
-      tile(kernel.rows / halves),
+      // (Sums of 64 bits are finished wide_rows at a time.)
+      tile((p.group == 0 && is_wide(p) ? std::min<std::int64_t>(kernel.rows, wide_rows)
+                                       : kernel.rows) /
+           halves),
+      few(kernel.few / halves),
+      run(run_of(kernel.most_together, p.group == 0 ? round_up(p.k, step_k) : p.group)),
       length(p.group == 0 ? p.k : p.group),
       groups(p.group == 0 ? 1 : p.k / p.group),
       padded(round_up(p.k, step_k)),
@@ -53,6 +59,9 @@ GroupLayout::GroupLayout(const LinearProblem& p, const WeightFormat& format,
   const bool columns = adds_columns && p.group != 0;
   if (columns) ones = take(length);
   if (!p.packed_weight) pack_bytes = 2 * GroupPanel(p.k, format).bytes;
+  widened = pack_bytes = round_up(pack_bytes, unit);
+  if (kernel.widen != nullptr && is_packed(format.code) && p.m > few)
+    pack_bytes += 2 * GroupPanel(p.k, widened_format(format)).bytes;
   column_sums = pack_bytes;
   if (columns) pack_bytes += 2 * groups * wide_columns * 4;
   pack_bytes = round_up(pack_bytes, unit);
@@ -135,26 +144,30 @@ std::int32_t GroupRows::zero_of(std::int64_t row) const {
 // `at` counts the rows of the block, or their halves.
 void GroupRows::scatter(const unsigned char* from, unsigned char flip, const RowBlock& block,
                         int at) const {
-  const std::int64_t stride = step_k * block.rows * layout_.halves;
-  unsigned char* to = workspace_ + block.first * layout_.padded * layout_.halves + at * step_k;
-  if (stride == step_k) {
+  const std::int64_t chains = block.rows * layout_.halves;
+  const std::int64_t run = this->run();
+  const std::int64_t stride = run * chains;
+  unsigned char* to = workspace_ + block.first * layout_.padded * layout_.halves + at * run;
+  if (chains == 1) {
     kernels_.rows.flip(from, p_.k, flip, to);
     std::memset(to + p_.k, 0, static_cast<std::size_t>(layout_.padded - p_.k));
     return;
   }
-  const std::uint32_t flips = flip * 0x01010101U;
-  std::uint32_t four = 0;
   std::int64_t k = 0;
-  for (; k + step_k <= p_.k; k += step_k, to += stride) {
-    std::memcpy(&four, from + k, sizeof four);
-    four ^= flips;
-    std::memcpy(to, &four, sizeof four);
+  if (run == step_k) {
+    const std::uint32_t flips = flip * 0x01010101U;
+    std::uint32_t four = 0;
+    for (; k + step_k <= p_.k; k += step_k, to += stride) {
+      std::memcpy(&four, from + k, sizeof four);
+      four ^= flips;
+      std::memcpy(to, &four, sizeof four);
+    }
+  } else {
+    for (; k + run <= p_.k; k += run, to += stride) kernels_.rows.flip(from + k, run, flip, to);
   }
   if (k == p_.k) return;
-  unsigned char last[step_k] = {};
-  for (std::int64_t i = 0; k + i < p_.k; ++i)
-    last[i] = static_cast<unsigned char>(from[k + i] ^ flip);
-  std::memcpy(to, last, sizeof last);
+  for (std::int64_t i = 0; i < run; ++i)
+    to[i] = k + i < p_.k ? static_cast<unsigned char>(from[k + i] ^ flip) : 0;
 }
 
 void GroupRows::add_up(const unsigned char* from, unsigned char flip, const RowBlock& block, int at,

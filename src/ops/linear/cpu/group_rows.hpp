@@ -1,5 +1,5 @@
-// The rows of activations, as products by weights in groups read them: in blocks of a few rows,
-// step by step ([k / 4][rows][halves][4], all s8), with the sum of each group.
+// The rows of activations, as products by weights in groups read them: in blocks of rows, run by
+// run of k ([k / run][rows][halves][run], all s8), with the sum of each group.
 #pragma once
 
 #include "ops/linear/cpu/group.hpp"
@@ -11,6 +11,8 @@ namespace octavo::detail {
 struct GroupLayout {
   int halves = 1;
   std::int64_t tile = 1;       // rows of a block, at most
+  std::int64_t few = 0;        // up to so many rows, a run is a step
+  std::int64_t run = 0;        // beyond: so many k of a row lie together
   std::int64_t length = 0;     // of a group
   std::int64_t groups = 0;     // one, of all k, where there is one scale per channel
   std::int64_t padded = 0;     // k in whole steps
@@ -23,9 +25,11 @@ struct GroupLayout {
   std::int64_t lines = 0;        // a row for each thread, quantized, and its halves
   std::int64_t line_bytes = 0;
   std::int64_t ones = 0;   // as long as a group, to add up columns with
-  std::int64_t packs = 0;  // for each thread: two panels, and the sums of their columns
+  // For each thread: two panels, the same with nibbles taken apart, and the sums of their columns.
+  std::int64_t packs = 0;
   std::int64_t pack_bytes = 0;
-  std::int64_t column_sums = 0;  // from the start of a pack
+  std::int64_t widened = 0;  // from the start of a pack
+  std::int64_t column_sums = 0;
   std::int64_t total = 0;
 
   GroupLayout(const LinearProblem& problem, const WeightFormat& format, const GroupKernel& kernel,
@@ -50,6 +54,9 @@ class GroupRows {
     const std::int64_t first = rows_ * i / blocks();
     return {first, static_cast<int>(rows_ * (i + 1) / blocks() - first)};
   }
+  /// Whether there are few rows, as the kernel has it.
+  [[nodiscard]] bool are_few() const { return rows_ <= layout_.few; }
+  [[nodiscard]] std::int64_t run() const { return are_few() ? step_k : layout_.run; }
   /// On thread `part` of the plan's.
   void prepare(const RowBlock& block, int part) const;
   void fill_ones() const;

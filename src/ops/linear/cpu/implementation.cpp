@@ -32,18 +32,20 @@ template <const DotKernel* dot, const GroupKernel* group>
 Found<std::shared_ptr<LinearImpl>> find(const LinearProblem& p, const Allowed& allowed) {
   if (is_float_linear(p)) return {nullptr, "not of floats"};
   const bool groups = p.group != 0 || is_packed(p.weight);
-  if (groups && group == nullptr) return {nullptr, "no products by weights in groups"};
+  // (Emulated tiles may be on a CPU that lacks what tiles come with.)
+  if (groups && !allowed.has(Backend::cpu, group->beside))
+    return {nullptr, "products by weights in groups need " + std::string(name(group->beside))};
   const Found<LinearKernels> kernels = choose_kernels(p, allowed);
   if (!kernels.impl) return {nullptr, kernels.why_not};
-  if constexpr (group != nullptr)
-    if (groups) return {std::make_shared<CpuGroupLinear>(p, *group, kernels.impl, allowed.threads)};
+  if (groups)
+    return {std::make_shared<CpuGroupLinear>(p, *group, kernels.impl, allowed.threads)};
   return {std::make_shared<CpuLinear>(p, *dot, kernels.impl, allowed.threads)};
 }
 
 // Best first. (sve has none of its own: its vectors have no fixed length, and panels do.)
 constexpr LinearEntry entries[] = {
 #if defined(__x86_64__)
-    {{Backend::cpu, Target::amx}, find<&dot_amx, nullptr>},
+    {{Backend::cpu, Target::amx}, find<&dot_amx, &group_amx>},
     {{Backend::cpu, Target::avx512vnni}, find<&dot_avx512vnni, &group_avx512vnni>},
     {{Backend::cpu, Target::avx512}, find_floats<Target::avx512>},
     {{Backend::cpu, Target::avx512}, find<&dot_avx512, &group_avx512>},
@@ -51,7 +53,7 @@ constexpr LinearEntry entries[] = {
     {{Backend::cpu, Target::avx2}, find_floats<Target::avx2>},
     {{Backend::cpu, Target::avx2}, find<&dot_avx2, &group_avx2>},
 #else
-    {{Backend::cpu, Target::i8mm}, find<&dot_i8mm, nullptr>},
+    {{Backend::cpu, Target::i8mm}, find<&dot_i8mm, &group_i8mm>},
     {{Backend::cpu, Target::dotprod}, find<&dot_dotprod, &group_dotprod>},
     {{Backend::cpu, Target::neon}, find_floats<Target::neon>},
     {{Backend::cpu, Target::neon}, find<&dot_neon, &group_neon>},
