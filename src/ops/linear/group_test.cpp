@@ -257,6 +257,55 @@ TEST_P(GroupTarget, AnyNumberOfThreads) {
   }
 }
 
+// Rows enough for every tile: groups of any length, segments, sums at their bounds and beyond.
+TEST_P(GroupTarget, ManyRows) {
+  const Stream s = stream();
+  std::uint64_t i = 3;
+  for (const auto& [m, k, group] : {std::array<std::int64_t, 3>{9, 2080, 32},
+                                    {17, 1024, 64},
+                                    {31, 4096, 512},
+                                    {32, 1248, 96},
+                                    {33, 680, 68},
+                                    {47, 200, 100},
+                                    {64, 64, 32}}) {
+    LinearCase c;
+    c.m = m;
+    c.n = 33;
+    c.k = k;
+    c.group = group;
+    for (int again = 0; again < (slow_machine() ? 2 : 9); ++again)
+      EXPECT_ORACLE(s, make_linear(varied(c, i += 7)));
+  }
+  LinearCase c;
+  c.extreme = true;
+  c.packed = true;
+  c.m = 35;
+  c.n = 3;
+  c.kind = LinearKind::dynamic;
+  c.activation = DType::f32;
+  c.quantized = DType::s16;
+  c.weight = DType::s8;
+  c.weight_zero_points = true;
+  for (const std::int64_t group : {256, 260}) {
+    c.group = group;
+    c.k = 2 * group;
+    EXPECT_ORACLE(s, make_linear(c));
+  }
+  c.quantized = {};
+  c.kind = LinearKind::matmul;
+  c.activation = DType::u8;
+  c.activation_zero_points = true;
+  c.weight = DType::u4;
+  c.group = 0;
+  if (slow_machine()) return;
+  // (32 bits are enough, and too few; k is cut in pieces that are not its divisors.)
+  for (const std::int64_t k : {40'001, 600'035}) {
+    c.m = k > 100'000 ? 6 : 20;
+    c.k = k;
+    EXPECT_ORACLE(s, make_linear(c));
+  }
+}
+
 TEST_P(GroupTarget, Nothing) {
   const Stream s = stream();
   std::uint64_t i = 0;

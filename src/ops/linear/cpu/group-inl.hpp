@@ -10,6 +10,8 @@
 //     load(p)                  codes; low(w), high(w) the nibbles of bytes, upper(w) = w & 0xF0
 //     add(s, w, a)             s + the products of four codes of each column
 //     add_bytes(s, w, a)       the same for any u8
+//     add_rows<chains, nibbles>(a, codes, steps, s)    where it has one, all of that, in its own
+//                              order of activations
 //     zero(), repeated(v), integers(p), bytes(p), plus, minus, times, times256, sixteenth     of
 //     Sums no_value(), value(s), fma, sum, scales(p, type, column), store                       of
 //     Floats
@@ -92,7 +94,11 @@ struct GroupTile {
   // Products of one group.
   static void add(const std::int8_t* a, Codes& codes, std::int64_t steps,
                   Sums (&s)[count][chains][2]) {
-    if constexpr (chains == 1 && nibbles && E::whole_bytes) {
+    if constexpr (requires { E::template add_rows<chains, nibbles>(a, codes[0], steps, s[0]); }) {
+#pragma GCC unroll 4
+      for (int v = 0; v < count; ++v)
+        E::template add_rows<chains, nibbles>(a, codes[v], steps, s[v]);
+    } else if constexpr (chains == 1 && nibbles && E::whole_bytes) {
       for (; steps > 0; steps -= piece, a += piece * 4) {
         add_piece(a, codes, steps < piece ? steps : piece, s);
         for (int v = 0; v < count; ++v) codes[v] += piece * code_bytes;
