@@ -78,9 +78,7 @@ void multiply(const std::int8_t* a, int rows, std::int64_t run, const unsigned c
     CpuTiles::store<3>(sums + tile_rows * stride + panel_columns, bytes);
   }
 }
-constexpr auto multiply_of(int rows) {
-  return rows > tile_rows ? multiply<true> : multiply<false>;
-}
+constexpr auto multiply_of(int rows) { return rows > tile_rows ? multiply<true> : multiply<false>; }
 
 struct alignas(64) Values {
   float of[most_rows][wide_columns];
@@ -135,7 +133,8 @@ void run_panel(const GroupCall& call, int panel) {
   std::int64_t g = 0;
   for (int j = 0; j < call.segments; ++j) {
     Values& y = waiting[levels];
-    for_each_vector(call.rows, [&](int r, std::int64_t q) { E::store(E::no_value(), &y.of[r][q]); });
+    for_each_vector(call.rows,
+                    [&](int r, std::int64_t q) { E::store(E::no_value(), &y.of[r][q]); });
     for (; g < call.segment[j].end; ++g) {
       products(a, chains, call.run, at + scale_bytes, call.steps, sums[0], wide_columns);
       scale<parts>(call, panel, g, at, sums, y);
@@ -175,14 +174,6 @@ Target sums(const GroupSumsCall& call, bool nibbles) {
   return E::target;
 }
 
-void widen(const unsigned char* nibbles, std::int64_t steps, unsigned char* bytes) {
-  for (std::int64_t i = 0; i < steps; ++i, nibbles += step_bytes / 2, bytes += step_bytes) {
-    const E::Weights both = E::load(nibbles);
-    _mm512_storeu_si512(bytes, E::low(both));
-    _mm512_storeu_si512(bytes + step_bytes / 2, E::high(both));
-  }
-}
-
 }  // namespace
 }  // namespace N_AMX_GROUP
 
@@ -192,7 +183,7 @@ const GroupKernel group_amx{.rows = N_AMX_GROUP::most_rows,
                             .beside = Target::avx512vnni,
                             .run = N_AMX_GROUP::run,
                             .sums = N_AMX_GROUP::sums,
-                            .widen = N_AMX_GROUP::widen,
+                            .widen = N_AMX_GROUP::Engine::widen,
                             .end = N_AMX::CpuTiles::release};
 
 }  // namespace octavo::detail

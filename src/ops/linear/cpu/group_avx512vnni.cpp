@@ -23,8 +23,12 @@ struct Engine : Vectors512 {
 
 }  // namespace N_AVX512VNNI_GROUP
 
+// (Each block of rows would take nibbles apart anew, which costs more than to write them down once
+// where there are this many rows.)
 const GroupKernel group_avx512vnni{.rows = N_AVX512VNNI_GROUP::Engine::rows,
+                                   .few = 63,
                                    .run = run_groups<N_AVX512VNNI_GROUP::Engine>,
-                                   .sums = sum_groups<N_AVX512VNNI_GROUP::Engine>};
+                                   .sums = sum_groups<N_AVX512VNNI_GROUP::Engine>,
+                                   .widen = N_AVX512VNNI_GROUP::Engine::widen};
 
 }  // namespace octavo::detail

@@ -41,7 +41,7 @@ struct CpuGroupLinear::Pair {
   const GroupPanel* panel = nullptr;  // how they lie there
   const unsigned char* weights[2] = {};
   const unsigned char* zero_points[2] = {};  // null where there are none
-  std::int32_t* column_sums[2] = {};  // [groups][32] of codes, where they are needed
+  std::int32_t* column_sums[2] = {};         // [groups][32] of codes, where they are needed
   // Of codes with one scale per channel: what is subtracted from each, and their sums.
   std::int64_t zero[group_columns];
   const std::int64_t* sums[2] = {};
@@ -309,8 +309,8 @@ std::uint32_t CpuGroupLinear::multiply_groups_exactly(const GroupRows& rows, con
         std::int64_t d[most];
         ran |= add_group_exactly(rows, block, pair, i, g, d);
         C scales[wide_columns];
-        load_floats(pair.weights[i] + g * pair.panel->group_bytes, format.scales, false, 0, wide_columns,
-                    scales);
+        load_floats(pair.weights[i] + g * pair.panel->group_bytes, format.scales, false, 0,
+                    wide_columns, scales);
         for (std::int64_t at = 0; at < count; ++at)
           y[at] = std::fma(static_cast<C>(d[at]), scales[at % wide_columns], y[at]);
       }

@@ -24,7 +24,7 @@ struct GroupLayout {
   std::int64_t zero_points = 0;  // likewise
   std::int64_t lines = 0;        // a row for each thread, quantized, and its halves
   std::int64_t line_bytes = 0;
-  std::int64_t ones = 0;   // as long as a group, to add up columns with
+  std::int64_t ones = 0;  // as long as a group, to add up columns with
   // For each thread: two panels, the same with nibbles taken apart, and the sums of their columns.
   std::int64_t packs = 0;
   std::int64_t pack_bytes = 0;

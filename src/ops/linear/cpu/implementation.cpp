@@ -37,8 +37,7 @@ Found<std::shared_ptr<LinearImpl>> find(const LinearProblem& p, const Allowed& a
     return {nullptr, "products by weights in groups need " + std::string(name(group->beside))};
   const Found<LinearKernels> kernels = choose_kernels(p, allowed);
   if (!kernels.impl) return {nullptr, kernels.why_not};
-  if (groups)
-    return {std::make_shared<CpuGroupLinear>(p, *group, kernels.impl, allowed.threads)};
+  if (groups) return {std::make_shared<CpuGroupLinear>(p, *group, kernels.impl, allowed.threads)};
   return {std::make_shared<CpuLinear>(p, *dot, kernels.impl, allowed.threads)};
 }
 
