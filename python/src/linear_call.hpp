@@ -39,8 +39,7 @@ std::optional<Tensor> as_matrix(const Array& a) {
 class Rows {
  public:
   Rows(nb::handle object, const char* argument) : array_(object, argument) {
-    if (array_.rank() == 0)
-      invalid(argument, "expected at least one dimension, got a scalar");
+    if (array_.rank() == 0) invalid(argument, "expected at least one dimension, got a scalar");
     extent_ = array_.extent();
     std::optional<TensorRef> found = as_matrix<TensorRef>(array_);
     if (!found) {
