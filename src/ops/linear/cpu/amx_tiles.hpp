@@ -22,10 +22,10 @@ struct alignas(64) TileConfig {
 #if defined(__x86_64__)
 namespace {
 
-// What this file's kernel has configured: it releases its tiles before another one runs.
-thread_local constinit TileConfig current{.palette = 0};
-
 struct CpuTiles {
+  // What this file's kernel has configured: it releases its tiles before another one runs.
+  static inline thread_local constinit TileConfig current{.palette = 0};
+
   // LDTILECFG waits for all that went before and clears every tile, and a run of many blocks needs
   // one or two shapes only: each thread keeps what it has until it is done.
   static void configure(const TileConfig& config) {

@@ -98,11 +98,12 @@ void scale(const GroupCall& call, int panel, std::int64_t g, const unsigned char
     if (call.row_zeros != nullptr)
       columns = E::integers(call.column_sums[panel] + g * wide_columns + q);
     for (int r = 0; r < call.rows; ++r) {
-      E::Sums s = E::integers(&sums[r * parts][q]);
-      std::int32_t row_sum = row_sums[r * parts];
+      const std::int64_t chain = std::int64_t{r} * parts;
+      E::Sums s = E::integers(&sums[chain][q]);
+      std::int32_t row_sum = row_sums[chain];
       if constexpr (parts == 2) {
-        s = E::plus(E::times256(s), E::integers(&sums[r * parts + 1][q]));
-        row_sum = row_sum * 256 + row_sums[r * parts + 1];
+        s = E::plus(E::times256(s), E::integers(&sums[chain + 1][q]));
+        row_sum = row_sum * 256 + row_sums[chain + 1];
       }
       s = E::minus(s, E::times(zeros, E::repeated(row_sum)));
       if (call.row_zeros != nullptr)

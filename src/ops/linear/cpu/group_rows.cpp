@@ -144,7 +144,7 @@ std::int32_t GroupRows::zero_of(std::int64_t row) const {
 // `at` counts the rows of the block, or their halves.
 void GroupRows::scatter(const unsigned char* from, unsigned char flip, const RowBlock& block,
                         int at) const {
-  const std::int64_t chains = block.rows * layout_.halves;
+  const std::int64_t chains = std::int64_t{block.rows} * layout_.halves;
   const std::int64_t run = this->run();
   const std::int64_t stride = run * chains;
   unsigned char* to = workspace_ + block.first * layout_.padded * layout_.halves + at * run;
