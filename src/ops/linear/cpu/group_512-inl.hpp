@@ -54,16 +54,17 @@ struct Vectors512 {
         _mm512_maskz_slli_epi32(all, _mm512_maskz_cvtepu16_epi32(all, half), 16));
   }
   static void store(Floats v, float* p) { _mm512_storeu_ps(p, v); }
-
-  // (As GroupKernel has it.)
-  static void widen(const unsigned char* nibbles, std::int64_t steps, unsigned char* bytes) {
-    for (; steps > 0; --steps, nibbles += 64, bytes += 128) {
-      const Weights both = load(nibbles);
-      _mm512_storeu_si512(bytes, low(both));
-      _mm512_storeu_si512(bytes + 64, high(both));
-    }
-  }
 };
+
+// (GroupKernel::widen; a template, so that it belongs to an instruction set by its name.)
+template <class E>
+void widen(const unsigned char* nibbles, std::int64_t steps, unsigned char* bytes) {
+  for (; steps > 0; --steps, nibbles += 64, bytes += 128) {
+    const auto both = E::load(nibbles);
+    _mm512_storeu_si512(bytes, E::low(both));
+    _mm512_storeu_si512(bytes + 64, E::high(both));
+  }
+}
 
 }  // namespace
 }  // namespace octavo::detail

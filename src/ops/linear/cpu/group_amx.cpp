@@ -184,7 +184,7 @@ const GroupKernel group_amx{.rows = N_AMX_GROUP::most_rows,
                             .beside = Target::avx512vnni,
                             .run = N_AMX_GROUP::run,
                             .sums = N_AMX_GROUP::sums,
-                            .widen = N_AMX_GROUP::Engine::widen,
+                            .widen = widen<N_AMX_GROUP::Engine>,
                             .end = N_AMX::CpuTiles::release};
 
 }  // namespace octavo::detail

@@ -29,6 +29,6 @@ const GroupKernel group_avx512vnni{.rows = N_AVX512VNNI_GROUP::Engine::rows,
                                    .few = 63,
                                    .run = run_groups<N_AVX512VNNI_GROUP::Engine>,
                                    .sums = sum_groups<N_AVX512VNNI_GROUP::Engine>,
-                                   .widen = N_AVX512VNNI_GROUP::Engine::widen};
+                                   .widen = widen<N_AVX512VNNI_GROUP::Engine>};
 
 }  // namespace octavo::detail
