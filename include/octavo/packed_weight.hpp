@@ -58,8 +58,8 @@ class OCTAVO_API PackedWeight {
   [[nodiscard]] Status unpack(const TensorMut& weight, const TensorMut& scales = {},
                               const TensorMut& zero_points = {}) const;
 
-  /// A portable image, with a version and a checksum. (Formats of other layouts than 1 have none:
-  /// no bytes, and `unsupported`.)
+  /// A portable image, with a version and a checksum. (Weights that only another backend can read
+  /// have none: no bytes, and `unsupported`.)
   [[nodiscard]] std::vector<std::byte> serialize() const;
   /// The same into memory of the caller's, `serialized_bytes()` of it.
   [[nodiscard]] std::size_t serialized_bytes() const noexcept;
@@ -68,8 +68,8 @@ class OCTAVO_API PackedWeight {
   /// wrote it, the sums in it are those of its weights.
   [[nodiscard]] static Result<PackedWeight> deserialize(std::span<const std::byte> image);
   /// The same without a copy: the weights stay where they are, aligned to 64 bytes, as in a file
-  /// that is mapped. `keeper` is held as long as they are in use. All of it is read once, to check
-  /// it. (Images of version 1 are copied.)
+  /// that is mapped. `keeper` is held as long as they are in use, and nothing may write there. All
+  /// of it is read, to check it. (Images of version 1 are copied.)
   [[nodiscard]] static Result<PackedWeight> deserialize_in_place(
       std::span<const std::byte> image, std::shared_ptr<const void> keeper);
 
@@ -96,8 +96,8 @@ struct PackWeightDescriptor {
   std::int64_t n = 0;        ///< output channels
   std::int64_t k = 0;        ///< input channels
   DType weight = DType::s8;  ///< s8, u8, s4, u4; f32, f16, bf16
-  /// Of a scale that the pack holds: a multiple of 4 that divides k. 0, or k and more: it holds
-  /// none.
+  /// Of a scale that the pack holds: a multiple of 4 that divides k and is less. 0, or k and more:
+  /// it holds none, for output channels' scales are given to runs.
   std::int64_t group_size = 0;
   DType scale = DType::f32;  ///< of those, f32, f64, f16 or bf16; held as they are
   bool zero_points = false;  ///< whether groups have them

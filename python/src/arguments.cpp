@@ -290,6 +290,9 @@ Numbers::Numbers(nb::handle value, const char* argument, bool integers)
   if (PyList_Check(value.ptr()) != 0 || PyTuple_Check(value.ptr()) != 0) {
     try {
       object = nb::module_::import_("numpy").attr("asarray")(value);
+      // (Of no elements, NumPy's type is that of floats.)
+      if (integers && nb::cast<std::size_t>(object.attr("size")) == 0)
+        object = object.attr("astype")("int32");
     } catch (nb::python_error&) {
       invalid(argument, fmt::format("expected numbers, got {}", describe(value)));
     }
@@ -299,7 +302,6 @@ Numbers::Numbers(nb::handle value, const char* argument, bool integers)
     unsupported(argument, fmt::format("expected {}, got {}", integers ? "integers" : "floats",
                                       name(array.held)));
   shape_ = array.shape;
-  extent_ = array.extent();
   if (array.numel() == 1 && array.rank() <= 1) {
     single_ = true;
     if (integers) {
@@ -310,8 +312,9 @@ Numbers::Numbers(nb::handle value, const char* argument, bool integers)
     } else {
       value_ = array.as_double(0);
     }
-    return;
+    return;  // (It was read: an output may lie where it was, as where a list's array was freed.)
   }
+  extent_ = array.extent();
   if (!array.is_contiguous()) array = array.contiguous();
   array_.emplace(std::move(array));
 }

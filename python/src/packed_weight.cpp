@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "linear_call.hpp"
@@ -42,23 +44,66 @@ void keep_channels(PyPackedWeight& made, Numbers& scale, Numbers& zero_point, DT
 // ---- images -------------------------------------------------------------------------------------
 
 nb::bytes serialized(const PyPackedWeight& w) {
-  const std::vector<std::byte> image = w.packed.serialize();
-  return nb::bytes(image.data(), image.size());
+  const auto size = static_cast<Py_ssize_t>(w.packed.serialized_bytes());
+  nb::bytes image = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, size));
+  if (!image.is_valid()) throw nb::python_error();
+  const std::span<std::byte> to(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(image.ptr())),
+                                w.packed.serialized_bytes());
+  Status status;
+  {
+    const WithoutGil released;
+    status = w.packed.serialize(to);
+  }
+  if (!status) throw Refused(status.error());
+  return image;
 }
 
-PyPackedWeight deserialized(nb::handle image) {
-  if (PyBytes_Check(image.ptr()) == 0)
-    unsupported("image", fmt::format("expected bytes, got {}", Py_TYPE(image.ptr())->tp_name));
-  const Result<PackedWeight> packed =
-      PackedWeight::deserialize({reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(image.ptr())),
-                                 static_cast<std::size_t>(PyBytes_GET_SIZE(image.ptr()))});
-  if (!packed) throw Refused(packed.error());
-  return {*packed};
+// The memory of bytes, of a memoryview, of a file that is mapped.
+class Buffer {
+ public:
+  explicit Buffer(nb::handle object) {
+    const auto refused = [&](const std::string& why) {
+      unsupported("image", fmt::format("expected bytes, or other contiguous memory, got {}{}",
+                                       class_name(object), why));
+    };
+    if (PyObject_CheckBuffer(object.ptr()) == 0) refused("");
+    if (into_python([&] { return PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE); }) == 0)
+      return;
+    const nb::python_error e;
+    if (e.matches(PyExc_MemoryError)) throw e;
+    refused(": " + str_of(nb::borrow(e.value())));
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() {
+    if (Py_IsInitialized() == 0) return;
+    const nb::gil_scoped_acquire held;  // (the last copy of a weight may go on any thread)
+    PyBuffer_Release(&view_);
+  }
+  [[nodiscard]] std::span<const std::byte> bytes() const {
+    return {static_cast<const std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
+  }
+
+ private:
+  Py_buffer view_{};
+};
+
+PyPackedWeight deserialized(nb::handle image, nb::handle in_place) {
+  const bool stays = parse_bool(in_place, "in_place");
+  const auto buffer = std::make_shared<const Buffer>(image);
+  std::optional<Result<PackedWeight>> packed;
+  {
+    const WithoutGil released;
+    packed.emplace(stays ? PackedWeight::deserialize_in_place(buffer->bytes(), buffer)
+                         : PackedWeight::deserialize(buffer->bytes()));
+  }
+  if (!*packed) throw Refused(packed->error());
+  return {**packed};
 }
 
 // For pickle: an image, and what is kept beside it, if anything is.
 nb::object state_of(const PyPackedWeight& w) {
-  if (!w.scale && !w.zero_point) return serialized(w);
+  if (!w.scale && !w.zero_point && w.maker == Maker::numpy) return serialized(w);
   const auto bytes = [](const Kept& kept) {
     return nb::bytes(kept.bytes.data(), kept.bytes.size());
   };
@@ -67,7 +112,7 @@ nb::object state_of(const PyPackedWeight& w) {
   if (w.scale)
     scale = nb::make_tuple(std::string(octavo::name(w.scale->dtype)).c_str(), bytes(*w.scale));
   if (w.zero_point) zero_point = bytes(*w.zero_point);
-  return nb::make_tuple(serialized(w), scale, zero_point);
+  return nb::make_tuple(serialized(w), scale, zero_point, w.maker == Maker::torch);
 }
 
 Kept kept_from(nb::handle bytes, DType dtype, std::int64_t n) {
@@ -82,10 +127,11 @@ Kept kept_from(nb::handle bytes, DType dtype, std::int64_t n) {
 }
 
 PyPackedWeight from_state(nb::handle state) {
-  if (PyTuple_Check(state.ptr()) == 0) return deserialized(state);
-  if (PyTuple_GET_SIZE(state.ptr()) != 3)
-    invalid("state", fmt::format("expected three parts, got {}", PyTuple_GET_SIZE(state.ptr())));
-  PyPackedWeight w = deserialized(PyTuple_GET_ITEM(state.ptr(), 0));
+  if (PyTuple_Check(state.ptr()) == 0) return deserialized(state, nb::handle(Py_False));
+  // (The last, whether it was a tensor, is younger than the others.)
+  const Py_ssize_t parts = PyTuple_GET_SIZE(state.ptr());
+  if (parts != 3 && parts != 4) invalid("state", fmt::format("expected four parts, got {}", parts));
+  PyPackedWeight w = deserialized(PyTuple_GET_ITEM(state.ptr(), 0), nb::handle(Py_False));
   const nb::handle scale = PyTuple_GET_ITEM(state.ptr(), 1);
   const nb::handle zero_point = PyTuple_GET_ITEM(state.ptr(), 2);
   if (!scale.is_none()) {
@@ -97,6 +143,7 @@ PyPackedWeight from_state(nb::handle state) {
     w.scale = kept_from(PyTuple_GET_ITEM(scale.ptr(), 1), dtype, w.packed.n());
   }
   if (!zero_point.is_none()) w.zero_point = kept_from(zero_point, DType::s32, w.packed.n());
+  if (parts == 4 && parse_bool(PyTuple_GET_ITEM(state.ptr(), 3), "state")) w.maker = Maker::torch;
   return w;
 }
 
@@ -235,9 +282,13 @@ void define_packed_weight(nb::module_& m) {
       .def("serialize", &serialized,
            "A portable image, for any CPU, with the scales of groups. Those of output channels are "
            "not in it: give them to calls, or pickle the object.")
-      .def_static("deserialize", &deserialized, nb::arg("image").none(),
-                  "Reads an image back; refuses a damaged one.",
-                  nb::sig("def deserialize(image: bytes) -> PackedWeight"))
+      .def_static("deserialize", &deserialized, nb::arg("image").none(), nb::kw_only(),
+                  nb::arg("in_place").none() = false,
+                  "Reads an image back from bytes or other contiguous memory; refuses a damaged "
+                  "one. With `in_place` the weights stay there, aligned to 64 bytes, as in a file "
+                  "that is mapped (`mmap`): nothing is copied, and the memory must not change.",
+                  nb::sig("def deserialize(image: typing.Any, *, in_place: bool = False) -> "
+                          "PackedWeight"))
       .def("__getstate__", &state_of)
       .def("__setstate__", [](PyPackedWeight& self,
                               nb::handle state) { new (&self) PyPackedWeight(from_state(state)); })

@@ -1,6 +1,7 @@
 """Packed weights: what they hold and give back, and what is refused of them and with them."""
 
 import copy
+import mmap
 import pickle
 
 import numpy as np
@@ -99,6 +100,92 @@ def test_they_travel(name):
         assert_bits(run(image, name), run(packed, name))
     else:  # what belongs to output channels is kept beside the image
         assert (image.scale_dtype, image.has_zero_point) == (None, False)
+
+
+def aligned(image, past=0):
+    """The bytes of an image in memory aligned to 64 bytes, and `past` beyond."""
+    memory = np.zeros(len(image) + 128, np.uint8)
+    first = -memory.ctypes.data % 64 + past
+    memory[first : first + len(image)] = np.frombuffer(image, np.uint8)
+    return memory[first : first + len(image)]
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_images_are_read_from_any_memory(name):
+    image = PACKS[name]().serialize()
+    for memory in (bytearray(image), memoryview(image), aligned(image), aligned(image, past=3)):
+        assert octavo.PackedWeight.deserialize(memory).serialize() == image
+
+
+def test_images_are_used_where_they_lie(tmp_path):
+    image = PACKS["groups"]().serialize()
+    want = run(octavo.PackedWeight.deserialize(image), "groups")
+    memory = aligned(image)
+    packed = octavo.PackedWeight.deserialize(memory, in_place=True)
+    assert_bits(run(packed, "groups"), want)
+    # It is that memory, not a copy of it (and nobody may do this but a test).
+    memory[64:] = 0
+    assert (packed.unpack()[0] == 0x88).all()  # all -8
+    del memory  # (what is used is kept)
+    assert packed.serialize()[64:] == bytes(len(image) - 64)
+
+    (tmp_path / "image").write_bytes(image)
+    with open(tmp_path / "image", "rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    packed = octavo.PackedWeight.deserialize(mapped, in_place=True)
+    assert_bits(run(packed, "groups"), want)
+    with pytest.raises(BufferError):
+        mapped.close()  # while it is used
+    del packed
+    mapped.close()
+
+
+def test_nothing_is_written_over_an_image_in_place():
+    memory = aligned(PACKS["groups"]().serialize())
+    packed = octavo.PackedWeight.deserialize(memory, in_place=True)
+    before = memory.copy()
+    out = memory[64 : 64 + 3 * 5 * 4].view(np.float32).reshape(3, 5)
+    with pytest.raises(octavo.Error) as e:
+        octavo.linear(X, packed, out=out)
+    assert e.value.argument == "out"
+    assert_bits(memory, before)
+
+
+def test_tensors_stay_tensors():
+    torch = pytest.importorskip("torch")
+    for weight in (torch.from_numpy(S8), torch.from_numpy(FLOAT).to(torch.bfloat16)):
+        packed = octavo.pack(weight)
+        for other in (packed, pickle.loads(pickle.dumps(packed)), copy.deepcopy(packed)):
+            assert torch.equal(other.unpack()[0], weight)
+
+
+def test_images_in_place_are_refused():
+    image = PACKS["groups"]().serialize()
+
+    def refused(memory, *words, **options):
+        with pytest.raises(octavo.Error) as e:
+            octavo.PackedWeight.deserialize(memory, **options)
+        for word in words:
+            assert word in str(e.value)
+        return e.value.argument
+
+    for past in (1, 8, 32):
+        memory = aligned(image, past)
+        assert refused(memory, "64", str(past), in_place=True) == "image"
+    closed = mmap.mmap(-1, 4096)
+    closed.close()
+    assert refused(closed, "bytes", "closed") == "image"
+    apart = np.zeros((len(image), 2), np.uint8)[:, 0]
+    for memory in (apart, [1, 2], None, 5, "text"):
+        for in_place in (False, True):
+            kind = type(memory).__name__
+            assert refused(memory, "bytes", kind, in_place=in_place) == "image"
+    assert refused(image, "True or False", in_place=1) == "in_place"
+    # What was refused is let go.
+    memory = bytearray(image)
+    memory[-1] ^= 1
+    assert refused(memory, "damaged") == "image"
+    memory.append(0)
 
 
 def test_what_is_kept_is_what_a_call_would_be_given():

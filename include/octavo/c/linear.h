@@ -37,9 +37,9 @@ typedef struct octavo_packed_weight_info {
 OCTAVO_API octavo_status octavo_pack_weight(const octavo_stream* stream,
                                             const octavo_tensor* weight,
                                             octavo_packed_weight** out);
-/* The same of weights in groups of `group_size` input channels: a multiple of 4 that divides k.
- * `scales` are [n, k / group_size] of any float type and are held as they are; `zero_points` are
- * s32, likewise, or NULL. */
+/* The same of weights in groups of `group_size` input channels: a multiple of 4 that divides k and
+ * is less. `scales` are [n, k / group_size] of any float type and are held as they are;
+ * `zero_points` are s32, likewise, or NULL. */
 OCTAVO_API octavo_status octavo_pack_weight_groups(const octavo_stream* stream,
                                                    const octavo_tensor* weight, int64_t group_size,
                                                    const octavo_tensor* scales,
@@ -55,7 +55,7 @@ OCTAVO_API octavo_status octavo_packed_weight_serialize(const octavo_packed_weig
 OCTAVO_API octavo_status octavo_packed_weight_deserialize(const void* image, size_t bytes,
                                                           octavo_packed_weight** out);
 /* The same without a copy: `image`, aligned to 64 bytes as a mapped file is, stays the caller's,
- * who keeps it as it is until octavo_packed_weight_destroy. All of it is read once, to check it. */
+ * who keeps it as it is until octavo_packed_weight_destroy. All of it is read, to check it. */
 OCTAVO_API octavo_status octavo_packed_weight_deserialize_in_place(const void* image, size_t bytes,
                                                                    octavo_packed_weight** out);
 /* The rows that it was packed from, bit for bit; and of groups the scales, [n, k / group_size] of

@@ -289,7 +289,7 @@ class QuantizedLinear(_IntegerLinear):
         check_mode(mode, scheme)
         size = check_group_size(group_size, scheme, "channel")
         columns = cls._weight_of(linear).shape[1]
-        if size == "channel":
+        if size == "channel" or columns == 0:  # (no weights, no groups of them)
             size = None
         if size is not None and columns % size != 0:
             raise invalid(

@@ -1,6 +1,8 @@
 // The arguments of a linear plan, checked before anything is written or read.
 #include "ops/linear/check.hpp"
 
+#include <tuple>
+
 #include "core/check.hpp"
 #include "core/fp_environment.hpp"
 #include "numerics/linear.hpp"
@@ -122,7 +124,7 @@ class Checker {
     if (w.packed.n() != p_.n || w.packed.k() != p_.k)
       return invalid("weight", fmt::format("expected weights packed from [{}, {}], got [{}, {}]",
                                            p_.n, p_.k, w.packed.n(), w.packed.k()));
-    return {};
+    return note("weight", w.packed.impl()->lent);
   }
 
   Status check_weight_parameters() {
@@ -269,14 +271,20 @@ Status check_linear(const LinearProblem& problem, const WeightFormat& format,
 Status check_weight_sizes(std::int64_t n, std::int64_t k) {
   if (n < 0) return invalid("n", fmt::format("expected 0 or more, got {}", n));
   if (k < 0) return invalid("k", fmt::format("expected 0 or more, got {}", k));
+  // Of any layout, a panel at least: those of bytes need one byte for each weight and eight for the
+  // sum of a column, and none more than four times as many.
   constexpr std::int64_t most = std::int64_t{1} << 58;
-  std::int64_t bytes = 0;
-  // (With the sum of each column.)
-  if (n > most || k > most ||
-      __builtin_mul_overflow(round_up(n, panel_columns), round_up(k, padded_k) + 8, &bytes) ||
-      bytes > most)
-    return invalid(
-        "n", fmt::format("expected sizes within the address space, got n = {}, k = {}", n, k));
+  const auto fits = [&](std::int64_t columns) {
+    std::int64_t bytes = 0;
+    return !__builtin_mul_overflow(round_up(columns, wide_columns), round_up(k, padded_k) + 8,
+                                   &bytes) &&
+           bytes <= most;
+  };
+  for (const auto& [argument, size, columns] : {std::tuple("k", k, std::int64_t{1}), {"n", n, n}})
+    if (size > most || !fits(columns))
+      return invalid(argument, fmt::format("expected sizes within the address space, got n = {}, "
+                                           "k = {}",
+                                           n, k));
   return {};
 }
 

@@ -31,6 +31,12 @@ Status check_of_groups(const char* argument, const TensorRef& t, bool wanted, DT
                        const PackWeightDescriptor& d) {
   if (!wanted) {
     if (!detail::is_given(&t)) return {};
+    if (d.group_size >= d.k && d.group_size > 0)
+      return detail::invalid(
+          argument,
+          fmt::format("expected none (groups of {} are whole rows of k = {}, whose scales "
+                      "and zero points are given to runs), got some",
+                      d.group_size, d.k));
     return detail::invalid(argument, "expected none, as the plan was made for, got some");
   }
   const std::int64_t count = d.n * (d.k / d.group_size);
@@ -64,6 +70,10 @@ Status check_tensors(const detail::PackImpl& impl, const PackWeightArgs& args) {
     return detail::invalid("packed",
                            "expected one without copies (they share its memory, and may be in "
                            "use), got one that has some; make another");
+  if (PackedWeightAccess::is_lent(*args.packed))
+    return detail::invalid("packed",
+                           "expected one of make_packed, got one of an image in place, whose "
+                           "memory is only read");
   return {};
 }
 

@@ -1,6 +1,7 @@
 // Packed weights in groups, of four bits and of floats: made, unpacked, stored, loaded, used in
 // place.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include "ops/elementwise/testing_streams.hpp"
 #include "ops/linear/testing_packed.hpp"
@@ -9,14 +10,16 @@ namespace octavo::testing {
 namespace {
 
 constexpr std::array codes{DType::s4, DType::u4, DType::s8, DType::u8};
-constexpr std::array<std::array<std::int64_t, 3>, 8> shapes{{{1, 8, 4},
-                                                             {5, 12, 4},
-                                                             {31, 64, 32},
-                                                             {32, 64, 16},
-                                                             {33, 96, 32},
-                                                             {64, 128, 64},
-                                                             {65, 24, 8},
-                                                             {100, 256, 128}}};
+constexpr std::array<std::array<std::int64_t, 3>, 10> shapes{{{1, 8, 4},
+                                                              {5, 12, 4},
+                                                              {31, 64, 32},
+                                                              {32, 64, 16},
+                                                              {33, 96, 32},
+                                                              {64, 128, 64},
+                                                              {65, 24, 8},
+                                                              {100, 256, 128},
+                                                              {37, 136, 68},
+                                                              {37, 200, 100}}};
 
 /// Weights in groups, with what goes with them.
 LinearData data_of(DType code, const std::array<std::int64_t, 3>& shape, DType scales,
@@ -122,11 +125,138 @@ TEST(PackedGroups, InPlaceNeedsAlignedMemory) {
   }
 }
 
+TEST(PackedGroups, InPlaceNeedsAKeeper) {
+  const Image image = packed_of(data_of(DType::s4, shapes[2], DType::f16, false)).serialize();
+  const auto refused = PackedWeight::deserialize_in_place(image, nullptr);
+  ASSERT_FALSE(refused);
+  expect_error(refused.error(), invalid("keeper", {"nothing", "deserialize"}));
+}
+
+template <class Plan>
+void expect_runs(const Stream& stream, const typename Plan::Descriptor& descriptor,
+                 const LinearData& d, const PackedWeight& packed) {
+  const auto plan = Plan::select(stream, descriptor);
+  ASSERT_TRUE(plan) << plan.error().message();
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  Matrix out = blank_output(d.c);
+  const Status s = plan->run(stream, workspace, linear_args<typename Plan::Args>(d, packed, out));
+  ASSERT_TRUE(s) << s.error().message();
+  EXPECT_EQ(out.bytes, expected(d).bytes);
+}
+
+// A file that is mapped to be read: whoever writes there ends the program.
+TEST(PackedGroups, InPlaceOnlyReads) {
+  for (const Target target : available_targets())
+    for (const DType type : {DType::s8, DType::s4, DType::u8, DType::f32}) {
+      LinearCase c;
+      c.kind = is_float(type) ? LinearKind::floats : LinearKind::dynamic;
+      c.m = 3;
+      c.n = 37;
+      c.k = 96;
+      c.group = is_float(type) || type == DType::s8 ? 0 : 32;
+      c.activation = DType::f32;
+      c.weight = type;
+      c.packed = true;
+      const LinearData d = make_linear(c);
+      const Image image = packed_of(d).serialize();
+      const std::size_t bytes = (image.size() + 4095) / 4096 * 4096;
+      void* const pages =
+          mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      ASSERT_NE(pages, MAP_FAILED);
+      std::memcpy(pages, image.data(), image.size());
+      ASSERT_EQ(mprotect(pages, bytes, PROT_READ), 0);
+      const std::shared_ptr<const void> keeper(
+          pages, [bytes](const void* p) { munmap(const_cast<void*>(p), bytes); });
+      const auto used = PackedWeight::deserialize_in_place(
+          std::span(static_cast<const std::byte*>(pages), image.size()), keeper);
+      ASSERT_TRUE(used) << used.error().message();
+      const Stream stream = Stream::cpu({.threads = 2, .cap = target});
+      if (is_float(type)) {
+        expect_runs<FloatLinearPlan>(stream, float_descriptor(c), d, *used);
+      } else {
+        expect_runs<QuantizedLinearPlan>(stream, dynamic_descriptor(c), d, *used);
+      }
+      Matrix back(type, c.n, c.k, 0);
+      EXPECT_TRUE(used->unpack(back.mut()));
+    }
+}
+
+// It is only read, so nothing may be written there: not by a run, in its workspace or its output,
+// and not by itself.
+TEST(PackedGroups, NothingIsWrittenOverAnImageInPlace) {
+  LinearCase c;
+  c.kind = LinearKind::dynamic;
+  c.m = 2;
+  c.n = 64;
+  c.k = 64;
+  c.group = 32;
+  c.activation = DType::f32;
+  c.weight = DType::s4;
+  c.packed = true;
+  const LinearData d = make_linear(c);
+  const PackedWeight own = packed_of(d);
+  const Image image = own.serialize();
+  const auto memory = aligned(image);
+  std::byte* const body = memory.get() + header_bytes;
+  const auto used = PackedWeight::deserialize_in_place(std::span(memory.get(), image.size()),
+                                                       std::shared_ptr<const void>(memory));
+  ASSERT_TRUE(used);
+  const auto plan = QuantizedLinearPlan::select(one_thread(), dynamic_descriptor(c));
+  ASSERT_TRUE(plan) << plan.error().message();
+  const WorkspaceBuffer workspace(plan->workspace_size());
+  Matrix out = blank_output(c);
+  const auto refused = [&](std::byte* output, Workspace scratch, const Refusal& refusal) {
+    auto args = linear_args<QuantizedLinearPlan::Args>(d, *used, out);
+    if (output != nullptr) args.output.data = output;
+    const Status s = plan->run(one_thread(), scratch, args);
+    ASSERT_FALSE(s);
+    expect_error(s.error(), refusal);
+    EXPECT_EQ(std::memcmp(memory.get(), image.data(), image.size()), 0);
+  };
+  refused(body, workspace, invalid("output", {"apart from weight", "overlap"}));
+  refused(body + used->bytes() - 64, workspace, invalid("output", {"apart from weight"}));
+  refused(nullptr, {body, used->bytes()}, invalid("workspace", {"apart"}));
+  const Status unpacked = used->unpack(TensorMut(body, DType::s4, {c.n, c.k}));
+  ASSERT_FALSE(unpacked);
+  expect_error(unpacked.error(), invalid("weight", {"packed weight", "overlap"}));
+  Matrix rows(DType::s4, c.n, c.k, 0);
+  const Status scales = used->unpack(rows.mut(), TensorMut(body, c.parameter, {c.n, c.groups()}));
+  ASSERT_FALSE(scales);
+  expect_error(scales.error(), invalid("scales", {"overlap"}));
+  const Status written = used->serialize(std::span(memory.get(), image.size()));
+  ASSERT_FALSE(written);
+  expect_error(written.error(), invalid("image", {"packed weight", "overlap"}));
+  EXPECT_EQ(std::memcmp(memory.get(), image.data(), image.size()), 0);
+}
+
+// Its memory is another's, and may be a file that is mapped to be read.
+TEST(PackedGroups, NothingIsPackedOverAnImageInPlace) {
+  const LinearData d = data_of(DType::s4, shapes[2], DType::f16, false);
+  const PackedWeight packed = packed_of(d);
+  const Image image = packed.serialize();
+  const auto memory = aligned(image);
+  auto used = PackedWeight::deserialize_in_place(std::span(memory.get(), image.size()),
+                                                 std::shared_ptr<const void>(memory));
+  ASSERT_TRUE(used);
+  const auto plan = PackWeightPlan::select(
+      one_thread(),
+      {.n = d.c.n, .k = d.c.k, .weight = DType::s4, .group_size = d.c.group, .scale = DType::f16});
+  ASSERT_TRUE(plan) << plan.error().message();
+  const TensorRef scales(d.weight_scales.bytes.data(), DType::f16, {d.c.n, d.c.groups()});
+  const PackWeightArgs args{.weight = d.weight.ref(), .scales = scales, .packed = &*used};
+  for (const Status& s : {plan->can_implement(args), plan->run(one_thread(), {}, args)}) {
+    ASSERT_FALSE(s);
+    expect_error(s.error(), invalid("packed", {"make_packed", "image in place"}));
+  }
+  EXPECT_TRUE(used->serialize() == image);
+  EXPECT_EQ(std::memcmp(memory.get(), image.data(), image.size()), 0);
+}
+
 // Images lie on disks: what a version is may not change.
 TEST(PackedGroups, VersionTwoIsPinned) {
   Digest digest;
   for_each_format([&](const LinearData& d) { digest.add(packed_of(d).serialize()); });
-  EXPECT_EQ(digest.value(), 0x298fcda0e8e56550ULL);
+  EXPECT_EQ(digest.value(), 0xa04f0c8a898391fcULL);
 }
 
 TEST(PackedGroups, ImagesRefuseEveryFlippedBit) {
@@ -172,6 +302,49 @@ TEST(PackedGroups, ImagesRefuseWhatNoOneHasPacked) {
   ASSERT_EQ(floats.size(), header_bytes + 128);
   refused(floats, header_bytes + 6, std::uint16_t{1});
   refused(floats, floats.size() - 1, std::uint8_t{1});
+}
+
+// Padding that is counted in its sum is padding still, as with bytes.
+TEST(PackedGroups, ImagesRefusePaddingThatIsNotZeroEvenInItsSum) {
+  for (const DType type : {DType::s4, DType::u4}) {
+    constexpr std::size_t n = 20, k = 6, steps = 2;
+    const Image image = testing::packed_of(random_weight(type, n, k, 1)).serialize();
+    const std::size_t sums = header_bytes + steps * 64;
+    ASSERT_EQ(image.size(), sums + std::size_t{32} * 8);
+    for (std::size_t column = 0; column < 32; ++column)
+      for (std::size_t i = 0; i < steps * 4; ++i) {
+        if (column < n && i < k) continue;
+        const std::size_t at = header_bytes + i / 4 * 64 + column % 16 * 4 + i % 4;
+        const std::byte one{static_cast<unsigned char>(column < 16 ? 0x01 : 0x10)};
+        ASSERT_EQ(image[at] & (one | one << 1 | one << 2 | one << 3), std::byte{0});
+        Image changed = with(image, at, image[at] | one);
+        changed =
+            with(changed, sums + 8 * column, field<std::int64_t>(image, sums + 8 * column) + 1);
+        const auto loaded =
+            PackedWeight::deserialize(with(changed, checksum_at, checksum_of(changed)));
+        ASSERT_FALSE(loaded) << column << " " << i;
+        expect_error(loaded.error(), invalid("image", {"sums"}));
+      }
+  }
+}
+
+// Sums are found in 32 bits, piece by piece of a long column.
+TEST(PackedGroups, LongColumnsAreChecked) {
+  if (slow_machine()) GTEST_SKIP() << "64 MB of weights";
+  constexpr std::int64_t k = (std::int64_t{1} << 22) + 70;
+  for (const DType type : {DType::s8, DType::u4}) {
+    Matrix w(type, 1, k, 0);
+    std::fill(w.bytes.begin(), w.bytes.end(),
+              static_cast<std::byte>(type == DType::s8 ? 0x80 : 0xFF));
+    const Image image = testing::packed_of(w).serialize();
+    EXPECT_TRUE(PackedWeight::deserialize(image));
+    const std::size_t step = 64;  // bytes of four k
+    for (const std::int64_t at : {std::int64_t{0}, k - 65}) {
+      Image changed = image;
+      changed[header_bytes + static_cast<std::size_t>(at / 4) * step] ^= std::byte{1};
+      EXPECT_FALSE(PackedWeight::deserialize(with(changed, checksum_at, checksum_of(changed))));
+    }
+  }
 }
 
 TEST(PackedGroups, OneScalePerChannelAndFloats) {
@@ -220,6 +393,59 @@ TEST(PackedGroups, OffsetCodes) {
       ASSERT_TRUE(plan->run(one_thread(), {}, args));
       EXPECT_TRUE(packed.serialize() == packed_of(d).serialize());
     }
+}
+
+// Rows of whole words, as compressed-tensors stores them: what fills the last one is not read.
+TEST(PackedGroups, OffsetCodesInRowsOfWords) {
+  for (const DType type : {DType::s4, DType::s8})
+    for (const std::int64_t k : {3, 36, 37}) {
+      LinearCase c;
+      c.n = 5;
+      c.k = k;
+      c.group = k == 36 ? 4 : 0;
+      c.weight = type;
+      const std::int64_t word = type == DType::s4 ? 8 : 4;
+      c.padding = (k + word - 1) / word * word - k;
+      const LinearData d = make_linear(c);
+      Matrix offset = d.weight;
+      ASSERT_EQ(offset.ref().strides[0] % word, 0);
+      for (std::byte& byte : offset.bytes) byte = std::byte{0xFF};
+      for (std::int64_t n = 0; n < c.n; ++n)
+        for (std::int64_t i = 0; i < k; ++i) {
+          const auto at = static_cast<std::size_t>(n * offset.ref().strides[0] + i);
+          const int code = static_cast<int>(d.weight.get(n, i)) + (type == DType::s4 ? 8 : 128);
+          if (type == DType::s8) {
+            offset.bytes[at] = static_cast<std::byte>(code);
+          } else {
+            const std::byte keep{static_cast<unsigned char>(at % 2 == 0 ? 0xF0 : 0x0F)};
+            offset.bytes[at / 2] = (offset.bytes[at / 2] & keep) |
+                                   static_cast<std::byte>(at % 2 == 0 ? code : code << 4);
+          }
+        }
+      const auto plan = PackWeightPlan::select(
+          one_thread(), {.n = c.n, .k = k, .weight = type, .group_size = c.group, .offset = true});
+      ASSERT_TRUE(plan) << plan.error().message();
+      PackedWeight packed = *plan->make_packed();
+      PackWeightArgs args{.weight = offset.ref(), .packed = &packed};
+      if (c.group != 0)
+        args.scales = TensorRef(d.weight_scales.bytes.data(), DType::f32, {c.n, d.c.groups()});
+      const Status s = plan->run(one_thread(), {}, args);
+      ASSERT_TRUE(s) << s.error().message();
+      EXPECT_TRUE(packed.serialize() == packed_of(d).serialize()) << name(type) << " " << k;
+    }
+}
+
+TEST(PackedGroups, GroupsOfWholeRowsHoldNoScales) {
+  const Matrix w = random_weight(DType::s4, 2, 8, 1);
+  const std::vector<float> scales{1, 2};
+  for (const std::int64_t group : {8, 16}) {
+    WeightGroups groups;
+    groups.size = group;
+    groups.scales = TensorRef(scales, {2, 1});
+    const auto refused = octavo::pack(one_thread(), w.ref(), groups);
+    ASSERT_FALSE(refused);
+    expect_error(refused.error(), invalid("scales", {"none", std::to_string(group), "k = 8"}));
+  }
 }
 
 TEST(PackedGroups, RunRefuses) {

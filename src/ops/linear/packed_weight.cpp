@@ -133,6 +133,9 @@ Status PackedWeight::serialize(std::span<std::byte> image) const {
                  static_cast<std::int64_t>(serialized_bytes()),
                  static_cast<std::int64_t>(image.size()));
   image = image.first(serialized_bytes());
+  const auto begin = reinterpret_cast<std::uintptr_t>(image.data());
+  if (impl_->lent.overlaps({begin, begin + image.size()}))
+    return detail::invalid("image", "expected memory apart from the packed weight, got an overlap");
   if (bytes() > 0) std::memcpy(image.data() + sizeof(Header), impl_->image(), bytes());
   const WeightFormat& f = impl_->format;
   Header header{};
@@ -151,12 +154,20 @@ Status PackedWeight::serialize(std::span<std::byte> image) const {
 }
 
 Result<PackedWeight> PackedWeight::deserialize(std::span<const std::byte> image) {
-  return deserialize_in_place(image, nullptr);
+  return detail::read_image(image, nullptr);
 }
 
 Result<PackedWeight> PackedWeight::deserialize_in_place(std::span<const std::byte> image,
                                                         std::shared_ptr<const void> keeper) {
-  using detail::invalid;
+  if (keeper == nullptr)
+    return detail::invalid("keeper",
+                           "expected what keeps the memory of the image, got nothing; deserialize "
+                           "copies it");
+  return detail::read_image(image, std::move(keeper));
+}
+
+Result<PackedWeight> detail::read_image(std::span<const std::byte> image,
+                                        std::shared_ptr<const void> keeper) {
   Header h{};
   if (image.size() < header_1)
     return invalid("image",
@@ -166,6 +177,14 @@ Result<PackedWeight> PackedWeight::deserialize_in_place(std::span<const std::byt
     return invalid("image", "expected a packed weight, got something else (no OCTAVOPW in front)");
   const Result<Described> found = describe(h, image.size());
   if (!found) return found.error();
+  constexpr std::uintptr_t alignment = 64;
+  if (keeper != nullptr && h.version != 1 &&
+      reinterpret_cast<std::uintptr_t>(image.data()) % alignment != 0)
+    return Error(
+        ErrorCode::misaligned_operand, "image",
+        fmt::format("image: expected memory aligned to {} bytes, got one {} past that; "
+                    "deserialize copies it",
+                    alignment, reinterpret_cast<std::uintptr_t>(image.data()) % alignment));
   const auto rest = image.subspan(found->header_bytes);
   const std::uint64_t sum = checksum(h, found->header_bytes, rest);
   if (sum != h.checksum)
@@ -173,13 +192,6 @@ Result<PackedWeight> PackedWeight::deserialize_in_place(std::span<const std::byt
                                         "{:016x}: it is damaged",
                                         h.checksum, sum));
   if (h.version == 1) return detail::load_version_1(h.n, h.k, found->format, rest);
-  constexpr std::uintptr_t alignment = 64;
-  if (keeper != nullptr && reinterpret_cast<std::uintptr_t>(image.data()) % alignment != 0)
-    return Error(
-        ErrorCode::misaligned_operand, "image",
-        fmt::format("image: expected memory aligned to {} bytes, got one {} past that; "
-                    "deserialize copies it",
-                    alignment, reinterpret_cast<std::uintptr_t>(image.data()) % alignment));
   return detail::load_weight(h.n, h.k, found->format, rest, std::move(keeper));
 }
 
@@ -197,8 +209,11 @@ Status PackedWeight::unpack(const TensorMut& weight, const TensorMut& scales,
   if (!(weight.shape == Shape{n(), k()}))
     return invalid("weight", fmt::format("expected shape [{}, {}], got {}", n(), k(),
                                          detail::to_string(weight.shape)));
-  detail::Extent taken[3] = {rows->extent};  // by the weights, the scales and the zero points
-  int parts = 1;
+  if (rows->extent.overlaps(impl_->lent))
+    return invalid("weight", "expected memory apart from the packed weight, got an overlap");
+  // By the packed weight, the weights, the scales and the zero points.
+  detail::Extent taken[4] = {impl_->lent, rows->extent};
+  int parts = 2;
   const auto check = [&](const char* argument, const TensorMut& t, bool held,
                          DType type) -> Status {
     const TensorRef given = t;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "core/check.hpp"
 #include "octavo/packed_weight.hpp"
 #include "ops/linear/panels.hpp"
 
@@ -36,6 +37,7 @@ struct PackedWeight::Impl {
   const std::int64_t k;
   const WeightFormat format;
   std::size_t bytes = 0;
+  detail::Extent lent;  ///< memory of someone else's, as an image's in place: only read
 };
 
 struct PackedWeightAccess {
@@ -46,6 +48,7 @@ struct PackedWeightAccess {
   }
   static PackedWeight::Impl& impl(PackedWeight& packed) { return *packed.impl_; }
   static bool is_shared(const PackedWeight& packed) { return packed.impl_.use_count() > 1; }
+  static bool is_lent(const PackedWeight& packed) { return packed.impl_->lent.end != 0; }
   static const detail::PackImpl& impl(const PackWeightPlan& plan) { return *plan.impl_; }
 };
 
@@ -61,6 +64,9 @@ constexpr WeightFormat host_format(DType code, std::int64_t group, bool zero_poi
 /// "s8, one scale per channel, layout 1"
 std::string to_string(const WeightFormat& format);
 
+/// An image, checked; copied unless there is a keeper.
+Result<PackedWeight> read_image(std::span<const std::byte> image,
+                                std::shared_ptr<const void> keeper);
 /// One of the host's formats from an image's bytes behind the header, as many as its sizes say;
 /// refuses those that no one has packed. With a keeper they are used where they are.
 Result<PackedWeight> load_weight(std::int64_t n, std::int64_t k, const WeightFormat& format,

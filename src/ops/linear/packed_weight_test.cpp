@@ -214,7 +214,7 @@ TEST(PackedWeights, SelectRefuses) {
   refused({-1, 4}, invalid("n", {"-1"}));
   refused({4, -1}, invalid("k", {"-1"}));
   refused({INT64_MAX, 1}, invalid("n", {std::to_string(INT64_MAX)}));
-  refused({1, INT64_MAX}, invalid("n", {std::to_string(INT64_MAX)}));
+  refused({1, INT64_MAX}, invalid("k", {std::to_string(INT64_MAX)}));
   refused({std::int64_t{1} << 32, std::int64_t{1} << 32}, invalid("n", {"address space"}));
   refused({std::int64_t{1} << 58, 0}, invalid("n", {"address space"}));  // each has a sum
   refused({4, 4}, invalid("threads", {"-3"}), {.threads = -3});

@@ -81,7 +81,7 @@ constexpr WeightFormat widened_format(WeightFormat f) {
 }
 
 constexpr std::int64_t float_panel_bytes(std::int64_t k, DType code) {
-  return k * wide_columns * bits(code) / 8;
+  return k * wide_columns * (bits(code) / 8);
 }
 
 /// All of a weight's, in bytes; for sizes that were checked.

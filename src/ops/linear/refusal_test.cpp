@@ -218,8 +218,19 @@ TEST(LinearSelectRefuses, SizesBeyondTheAddressSpace) {
   };
   refuse_select(invalid("n", {std::to_string(huge)}), sizes(1, huge, huge));
   refuse_select(invalid("n", {std::to_string(INT64_MAX)}), sizes(1, INT64_MAX, 1));
-  refuse_select(invalid("n", {std::to_string(INT64_MAX)}), sizes(1, 1, INT64_MAX));
-  refuse_select(invalid("n", {std::to_string(INT64_MAX)}), sizes(0, 0, INT64_MAX));
+  refuse_select(invalid("k", {std::to_string(INT64_MAX)}), sizes(1, 1, INT64_MAX));
+  refuse_select(invalid("k", {std::to_string(INT64_MAX)}), sizes(0, 0, INT64_MAX));
+  // A panel of 32 columns and the sums of them come to 2^58 bytes at most.
+  refuse_select(invalid("k", {"n = 0", std::to_string(std::int64_t{1} << 53)}),
+                sizes(0, 0, std::int64_t{1} << 53));
+  for (const LinearKind kind : linear_kinds) {
+    LinearAttempt attempt(kind);
+    attempt.describe([](auto& d) {
+      d.m = d.n = 0;
+      d.k = (std::int64_t{1} << 53) - 64;
+    });
+    attempt.expect_selected();
+  }
   refuse_select(invalid("m", {std::to_string(huge)}), sizes(huge, huge, 1));
   refuse_select(invalid("m", {std::to_string(huge)}), sizes(huge, 1, huge));
   refuse_select(invalid("m", {std::to_string(INT64_MAX)}), sizes(INT64_MAX, 1, 1));
@@ -230,15 +241,16 @@ TEST(LinearSelectRefuses, SizesBeyondTheAddressSpace) {
 
 // Weights that are packed run by run take a workspace for each thread.
 TEST(LinearSelectRefuses, AWorkspaceBeyondTheAddressSpace) {
+  constexpr std::int64_t k = (std::int64_t{1} << 53) - 64;  // of which a panel is within it
   for (const LinearKind kind : linear_kinds)
     for (const int threads : {16, INT_MAX}) {
       LinearAttempt attempt(kind);
       attempt.options.threads = threads;
       attempt.describe([](auto& d) {
         d.m = d.n = 1;
-        d.k = std::int64_t{1} << 53;
+        d.k = k;
       });
-      attempt.expect_select_refused(invalid("k", {std::to_string(std::int64_t{1} << 53)}));
+      attempt.expect_select_refused(invalid("k", {std::to_string(k)}));
     }
 }
 

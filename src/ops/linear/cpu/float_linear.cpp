@@ -81,7 +81,7 @@ Status CpuFloatLinear::run(const Stream& stream, void* workspace, const LinearOp
   const std::int64_t pairs = (problem.n + group_columns - 1) / group_columns;
   const int parts =
       parts_of(amount(amount(rows, problem.k), problem.n), products_per_thread, threads);
-  const Grid grid = share_out(blocks.count, pairs, parts, problem.packed_weight);
+  const Grid grid = share_out(blocks.count, pairs, parts, problem.packed_weight, float_rows);
   parallel(stream, parts_in(grid), [&](int part) {
     multiply_share(share_of(grid, part, blocks.count, pairs), o, blocks, finish,
                    own + threads_at_ + part * thread_bytes_);

@@ -12,16 +12,18 @@ struct Grid {
   std::int64_t panels = 1;
 };
 
-/// The grid whose largest rectangle takes the least time. Reading a panel's weights costs as much
+/// The grid whose largest rectangle takes the least time; rows go `together` at a time, and are
+/// counted so. Reading a panel's weights costs as much
 /// as multiplying so many rows by it, packing it more.
-inline Grid share_out(std::int64_t rows, std::int64_t panels, std::int64_t parts, bool packed) {
+inline Grid share_out(std::int64_t rows, std::int64_t panels, std::int64_t parts, bool packed,
+                      std::int64_t together = 1) {
   const std::int64_t weight_rows = packed ? 4 : 32;
   const auto largest = [](std::int64_t all, std::int64_t n) { return (all + n - 1) / n; };
   Grid best;
   double least = std::numeric_limits<double>::infinity();
   for (std::int64_t r = 1; r <= std::min(rows, parts); ++r) {
     const std::int64_t p = std::min(panels, parts / r);
-    const double time = static_cast<double>(largest(rows, r) + weight_rows) *
+    const double time = static_cast<double>(largest(rows, r) * together + weight_rows) *
                         static_cast<double>(largest(panels, p));
     if (time < least) {
       least = time;

@@ -174,7 +174,7 @@ struct GroupTile {
   }
 
   static void run(const GroupCall& call, int first) {
-    const std::int64_t scale_bytes = call.scale_type == DType::f32 ? 128 : 64;
+    const std::int64_t scale_bytes = wide_columns * bits(call.scale_type) / 8;
     const std::int64_t group_bytes = scale_bytes + call.steps * code_bytes;
     Floats pending[3][count][rows][2];
     Floats y[count][rows][2];

@@ -35,7 +35,7 @@ struct GroupCall {
   const unsigned char* weights[2] = {};
   const unsigned char* zero_points[2] = {};  // [groups][32] of each, or null: `zero` for all
   std::int32_t zero = 0;
-  DType scale_type = DType::f32;  // f32, f16 or bf16
+  DType scale_type = DType::f32;  // any float; f64 is rounded
   std::int64_t steps = 0;         // of a group: its length / 4
   int segments = 1;
   const GroupSegment* segment = nullptr;

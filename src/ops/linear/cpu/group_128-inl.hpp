@@ -42,6 +42,10 @@ struct Vectors128 {
   static Floats sum(Floats a, Floats b) { return vaddq_f32(a, b); }
   static Floats scales(const unsigned char* p, DType type, std::int64_t column) {
     if (type == DType::f32) return vld1q_f32(reinterpret_cast<const float*>(p + column * 4));
+    if (type == DType::f64) {
+      const auto* wide = reinterpret_cast<const double*>(p + column * 8);
+      return vcvt_high_f32_f64(vcvt_f32_f64(vld1q_f64(wide)), vld1q_f64(wide + 2));
+    }
     const uint16x4_t half = vld1_u16(reinterpret_cast<const std::uint16_t*>(p + column * 2));
     if (type == DType::f16) return vcvt_f32_f16(vreinterpret_f16_u16(half));
     return vreinterpretq_f32_u32(vshll_n_u16(half, 16));

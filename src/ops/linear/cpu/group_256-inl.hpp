@@ -48,6 +48,11 @@ struct Vectors256 {
   static Floats sum(Floats a, Floats b) { return _mm256_add_ps(a, b); }
   static Floats scales(const unsigned char* p, DType type, std::int64_t column) {
     if (type == DType::f32) return _mm256_loadu_ps(reinterpret_cast<const float*>(p + column * 4));
+    if (type == DType::f64) {
+      const auto* wide = reinterpret_cast<const double*>(p + column * 8);
+      return _mm256_set_m128(_mm256_cvtpd_ps(_mm256_loadu_pd(wide + 4)),
+                             _mm256_cvtpd_ps(_mm256_loadu_pd(wide)));
+    }
     const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + column * 2));
     if (type == DType::f16) return _mm256_cvtph_ps(half);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));

@@ -48,6 +48,11 @@ struct Vectors512 {
   static Floats sum(Floats a, Floats b) { return _mm512_add_ps(a, b); }
   static Floats scales(const unsigned char* p, DType type, std::int64_t column) {
     if (type == DType::f32) return _mm512_loadu_ps(p + column * 4);
+    if (type == DType::f64) {
+      const __m256 first = _mm512_maskz_cvtpd_ps(0xFF, _mm512_loadu_pd(p + column * 8));
+      const __m256 second = _mm512_maskz_cvtpd_ps(0xFF, _mm512_loadu_pd(p + column * 8 + 64));
+      return _mm512_insertf32x8(_mm512_castps256_ps512(first), second, 1);
+    }
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + column * 2));
     if (type == DType::f16) return _mm512_maskz_cvtph_ps(all, half);
     return _mm512_castsi512_ps(

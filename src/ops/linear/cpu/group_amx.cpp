@@ -125,7 +125,7 @@ template <int parts>
 void run_panel(const GroupCall& call, int panel) {
   const int chains = call.rows * parts;
   const auto products = multiply_of(chains);
-  const std::int64_t scale_bytes = call.scale_type == DType::f32 ? 128 : 64;
+  const std::int64_t scale_bytes = wide_columns * bits(call.scale_type) / 8;
   alignas(64) std::int32_t sums[most_rows][wide_columns];
   Values waiting[4];  // as numerics::SegmentTree has them, the sum of a segment on top
   int levels = 0;

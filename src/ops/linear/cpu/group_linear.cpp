@@ -172,7 +172,7 @@ void CpuGroupLinear::multiply(const Stream& stream, void* workspace, const Linea
   const int parts =
       parts_of(amount(amount(o.input->shape[0] * layout_.halves, problem.k), problem.n),
                products_per_thread, std::min(threads_, stream.threads()));
-  const Grid grid = share_out(blocks, pairs, parts, problem.packed_weight);
+  const Grid grid = share_out(blocks, pairs, parts, problem.packed_weight, layout_.tile);
   parallel(stream, parts_in(grid), [&](int part) {
     const Share share = share_of(grid, part, blocks, pairs);
     unsigned char* own =
@@ -197,9 +197,8 @@ void CpuGroupLinear::multiply(const Stream& stream, void* workspace, const Linea
         const RowBlock block = rows.block(b);
         alignas(64) C values[max_tile_rows * group_columns];
         if constexpr (sizeof(C) == 4) {
-          ran |= wide_ || format.scales == DType::f64
-                     ? multiply_groups_exactly(rows, block, pair, values)
-                     : multiply_groups(rows, block, pair, values);
+          ran |= wide_ ? multiply_groups_exactly(rows, block, pair, values)
+                       : multiply_groups(rows, block, pair, values);
         } else {
           ran |= multiply_groups_exactly(rows, block, pair, values);
         }

@@ -18,7 +18,7 @@ bool GroupLayout::fits(const LinearProblem& p, const WeightFormat& format, int t
   if (p.m == 0 || p.n == 0) return true;
   std::int64_t weights = p.packed_weight ? 0 : 2 * GroupPanel(p.k, format).bytes;
   if (is_packed(format.code)) weights += 2 * GroupPanel(p.k, widened_format(format)).bytes;
-  return count_elements("k", {threads, weights + 8 * (p.k + padded_k) +
+  return count_elements("k", {threads, weights + (max_tile_rows + 2) * (p.k + 3 * padded_k) +
                                            2 * wide_columns * 4 * (groups_of(p.k, p.group) + 1)})
       .has_value();
 }
@@ -54,8 +54,10 @@ GroupLayout::GroupLayout(const LinearProblem& p, const WeightFormat& format,
     scales = take(p.m * (bits(octavo::compute_type(p.activation)) / 8));
     if (!is_symmetric(p)) zero_points = take(p.m * 4);
   }
-  line_bytes = round_up(padded * (halves == 2 ? 4 : 1), unit);
-  lines = take(threads * line_bytes);
+  // (No power of two apart, or the rows of a block would not stay in the first cache.)
+  line_bytes = round_up(padded, unit) + unit;
+  thread_lines = tile * halves + (halves == 2 ? 2 : 0);
+  lines = take(threads * thread_lines * line_bytes);
   const bool columns = adds_columns && p.group != 0;
   if (columns) ones = take(length);
   if (!p.packed_weight) pack_bytes = 2 * GroupPanel(p.k, format).bytes;
@@ -84,35 +86,41 @@ void GroupRows::fill_ones() const {
 }
 
 void GroupRows::prepare(const RowBlock& block, int part) const {
-  unsigned char* line = workspace_ + layout_.lines + part * layout_.line_bytes;
+  unsigned char* const lines =
+      workspace_ + layout_.lines + part * layout_.thread_lines * layout_.line_bytes;
   const unsigned char flip = p_.quantized == DType::u8 ? sign_flip : 0;
+  const unsigned char* brought[max_tile_rows];
   for (int i = 0; i < block.rows; ++i) {
     const std::int64_t row = block.first + i;
     const auto* from = static_cast<const unsigned char*>(o_.input->data) + row * input_stride_;
-    if (is_dynamic(p_)) {
-      quantize(row, from, line);
-      from = line;
-    }
-    const std::int32_t zero = zero_of(row);
-    if (layout_.adds_columns) *zeros(row) = zero;
+    unsigned char* const line = lines + i * layout_.halves * layout_.line_bytes;
     if (layout_.halves == 1) {
-      scatter(from, flip, block, i);
+      if (is_dynamic(p_)) {
+        quantize(row, from, line);
+        from = line;
+      }
+      const std::int32_t zero = zero_of(row);
+      if (layout_.adds_columns) *zeros(row) = zero;
+      brought[i] = from;
       add_up(from, flip, block, i, zero);
       continue;
     }
-    const auto* wide = reinterpret_cast<const std::int16_t*>(from);
-    unsigned char* high = line + 2 * layout_.padded;
-    unsigned char* low = high + layout_.padded;
+    unsigned char* const whole = lines + layout_.tile * 2 * layout_.line_bytes;
+    quantize(row, from, whole);
+    const auto* wide = reinterpret_cast<const std::int16_t*>(whole);
+    unsigned char* const high = line;
+    unsigned char* const low = line + layout_.line_bytes;
     for (std::int64_t k = 0; k < p_.k; ++k) {
       const numerics::Halves h = numerics::halves_of(wide[k]);
       high[k] = static_cast<unsigned char>(h.high);
       low[k] = static_cast<unsigned char>(h.low);
     }
-    scatter(high, 0, block, 2 * i);
-    scatter(low, 0, block, 2 * i + 1);
-    add_up(high, 0, block, 2 * i, 0);
-    add_up(low, 0, block, 2 * i + 1, 0);
+    for (int h = 0; h < 2; ++h) {
+      brought[2 * i + h] = line + h * layout_.line_bytes;
+      add_up(brought[2 * i + h], 0, block, 2 * i + h, 0);
+    }
   }
+  bring(brought, flip, block);
 }
 
 void GroupRows::quantize(std::int64_t row, const unsigned char* from, unsigned char* to) const {
@@ -141,35 +149,30 @@ std::int32_t GroupRows::zero_of(std::int64_t row) const {
   return static_cast<const std::int32_t*>(given.data)[is_single(given) ? 0 : row] + shift;
 }
 
-// `at` counts the rows of the block, or their halves.
-void GroupRows::scatter(const unsigned char* from, unsigned char flip, const RowBlock& block,
-                        int at) const {
+// Rows of the block, or their halves, to where products read them.
+void GroupRows::bring(const unsigned char* const* rows, unsigned char flip,
+                      const RowBlock& block) const {
   const std::int64_t chains = std::int64_t{block.rows} * layout_.halves;
   const std::int64_t run = this->run();
-  const std::int64_t stride = run * chains;
-  unsigned char* to = workspace_ + block.first * layout_.padded * layout_.halves + at * run;
+  unsigned char* const to = workspace_ + block.first * layout_.padded * layout_.halves;
   if (chains == 1) {
-    kernels_.rows.flip(from, p_.k, flip, to);
+    kernels_.rows.flip(rows[0], p_.k, flip, to);
     std::memset(to + p_.k, 0, static_cast<std::size_t>(layout_.padded - p_.k));
     return;
   }
-  std::int64_t k = 0;
-  if (run == step_k) {
-    const std::uint32_t flips = flip * 0x01010101U;
-    std::uint32_t four = 0;
-    for (; k + step_k <= p_.k; k += step_k, to += stride) {
-      std::memcpy(&four, from + k, sizeof four);
-      four ^= flips;
-      std::memcpy(to, &four, sizeof four);
-    }
-  } else {
-    for (; k + run <= p_.k; k += run, to += stride) kernels_.rows.flip(from + k, run, flip, to);
+  if (run == step_k) return kernels_.rows.interleave(rows, chains, p_.k, flip, to);
+  for (std::int64_t r = 0; r < chains; ++r) {
+    unsigned char* at = to + r * run;
+    std::int64_t k = 0;
+    for (; k + run <= p_.k; k += run, at += run * chains)
+      kernels_.rows.flip(rows[r] + k, run, flip, at);
+    if (k == p_.k) continue;
+    kernels_.rows.flip(rows[r] + k, p_.k - k, flip, at);
+    std::memset(at + p_.k - k, 0, static_cast<std::size_t>(run - (p_.k - k)));
   }
-  if (k == p_.k) return;
-  for (std::int64_t i = 0; i < run; ++i)
-    to[i] = k + i < p_.k ? static_cast<unsigned char>(from[k + i] ^ flip) : 0;
 }
 
+// `at` counts the rows of the block, or their halves.
 void GroupRows::add_up(const unsigned char* from, unsigned char flip, const RowBlock& block, int at,
                        std::int32_t zero) const {
   // As u8, more by 128, which is taken off with the zero points.
@@ -178,12 +181,9 @@ void GroupRows::add_up(const unsigned char* from, unsigned char flip, const RowB
     long_sums(block.first)[at] = kernels_.rows.sum(from, p_.k, as_u8) - p_.k * (128 + zero);
     return;
   }
-  std::int32_t* to = sums(block) + at;
-  const std::int64_t off = layout_.length * (128 + zero);
-  for (std::int64_t g = 0; g < layout_.groups;
-       ++g, to += std::ptrdiff_t{block.rows} * layout_.halves)
-    *to = static_cast<std::int32_t>(
-        kernels_.rows.sum(from + g * layout_.length, layout_.length, as_u8) - off);
+  kernels_.rows.sum_groups(from, layout_.length, layout_.groups, as_u8,
+                           layout_.length * (128 + zero), sums(block) + at,
+                           std::int64_t{block.rows} * layout_.halves);
 }
 
 template <class C>

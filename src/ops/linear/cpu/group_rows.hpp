@@ -22,8 +22,10 @@ struct GroupLayout {
   std::int64_t row_zeros = 0;
   std::int64_t scales = 0;       // of activations that are quantized here
   std::int64_t zero_points = 0;  // likewise
-  std::int64_t lines = 0;        // a row for each thread, quantized, and its halves
+  // For each thread: the rows of a block, quantized and in halves, and one before it is in halves.
+  std::int64_t lines = 0;
   std::int64_t line_bytes = 0;
+  std::int64_t thread_lines = 0;
   std::int64_t ones = 0;  // as long as a group, to add up columns with
   // For each thread: two panels, the same with nibbles taken apart, and the sums of their columns.
   std::int64_t packs = 0;
@@ -89,7 +91,7 @@ class GroupRows {
  private:
   void quantize(std::int64_t row, const unsigned char* from, unsigned char* to) const;
   [[nodiscard]] std::int32_t zero_of(std::int64_t row) const;
-  void scatter(const unsigned char* from, unsigned char flip, const RowBlock& block, int at) const;
+  void bring(const unsigned char* const* rows, unsigned char flip, const RowBlock& block) const;
   void add_up(const unsigned char* from, unsigned char flip, const RowBlock& block, int at,
               std::int32_t zero) const;
 

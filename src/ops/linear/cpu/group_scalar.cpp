@@ -42,8 +42,9 @@ Target sums(const GroupSumsCall& call, bool nibbles) {
 
 float scale_at(const GroupCall& call, const unsigned char* group, std::int64_t column) {
   float scale = 0;
-  numerics::with_type(FloatLinearTypes(), call.scale_type,
-                      [&]<DType type>() { scale = numerics::Type<type>::read(group, column); });
+  numerics::with_type(LinearFloats(), call.scale_type, [&]<DType type>() {
+    scale = static_cast<float>(numerics::Type<type>::read(group, column));
+  });
   return scale;
 }
 

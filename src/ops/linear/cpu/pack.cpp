@@ -17,37 +17,11 @@ namespace {
 // ---- Four columns by four steps, transposed. Every CPU has vectors of 16 bytes.
 
 using Quads = std::uint32_t __attribute__((vector_size(16)));
-constexpr std::int64_t block_k = padded_k;  // a cache line of each row
 
 Quads load(const unsigned char* p) {
   Quads v;
   std::memcpy(&v, p, sizeof v);
   return v;
-}
-
-// `rows` are block_k bytes of each of 16 columns; step by step, they go to the panel. Four rows at
-// a time: sixteen, where they lie a power of two apart, would not stay in the first cache.
-void transpose(const unsigned char* const (&rows)[panel_columns], std::uint32_t flip,
-               std::int8_t* to) {
-  constexpr std::int64_t step_bytes = panel_columns * step_k;
-  for (std::int64_t c = 0; c < panel_columns; c += 4)
-    for (std::int64_t k = 0; k < block_k; k += 16) {
-      const Quads a = load(rows[c] + k) ^ flip;
-      const Quads b = load(rows[c + 1] + k) ^ flip;
-      const Quads d = load(rows[c + 2] + k) ^ flip;
-      const Quads e = load(rows[c + 3] + k) ^ flip;
-      const Quads ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-      const Quads ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-      const Quads de_low = __builtin_shufflevector(d, e, 0, 4, 1, 5);
-      const Quads de_high = __builtin_shufflevector(d, e, 2, 6, 3, 7);
-      const Quads steps[4] = {__builtin_shufflevector(ab_low, de_low, 0, 1, 4, 5),
-                              __builtin_shufflevector(ab_low, de_low, 2, 3, 6, 7),
-                              __builtin_shufflevector(ab_high, de_high, 0, 1, 4, 5),
-                              __builtin_shufflevector(ab_high, de_high, 2, 3, 6, 7)};
-      for (std::int64_t step = 0; step < 4; ++step)
-        std::memcpy(to + (k / step_k + step) * step_bytes + c * step_k, &steps[step],
-                    sizeof steps[step]);
-    }
 }
 
 // It holds whatever was there.
@@ -71,11 +45,19 @@ bool is_consistent_panels(const HostWeight& w) {
   for (std::int64_t first = 0; first < w.n; first += panel_columns) {
     std::int64_t sums[panel_columns] = {};
     int padding = 0;
-    for (std::int64_t step = 0; step < steps; ++step, at += panel_columns * step_k)
-      for (std::int64_t i = 0; i < panel_columns * step_k; ++i) {
-        sums[i / step_k] += at[i];
-        if (step * step_k + i % step_k >= w.k || first + i / step_k >= w.n) padding |= at[i];
+    // Sums of each byte of a step, which vectors add; 32 bits hold those of so many.
+    constexpr std::int64_t at_once = std::int64_t{1} << 20;
+    for (std::int64_t done = 0; done < steps; done += at_once) {
+      std::int32_t found[panel_columns * step_k] = {};
+      for (std::int64_t step = done; step < std::min(steps, done + at_once); ++step) {
+        for (std::int64_t i = 0; i < panel_columns * step_k; ++i) found[i] += at[i];
+        if (step * step_k + step_k > w.k || first + panel_columns > w.n)
+          for (std::int64_t i = 0; i < panel_columns * step_k; ++i)
+            if (step * step_k + i % step_k >= w.k || first + i / step_k >= w.n) padding |= at[i];
+        at += panel_columns * step_k;
       }
+      for (std::int64_t i = 0; i < panel_columns * step_k; ++i) sums[i / step_k] += found[i];
+    }
     if (padding != 0 || !std::equal(std::begin(sums), std::end(sums), sums_held + first))
       return false;
   }
@@ -171,6 +153,31 @@ constexpr PackEntry entries[] = {{{Backend::cpu, Target::scalar}, find_pack}};
 
 std::span<const PackEntry> cpu_pack() { return entries; }
 
+// Four rows at a time: sixteen, where they lie a power of two apart, would not stay in the first
+// cache.
+void transpose_block(const unsigned char* const (&rows)[panel_columns], std::uint32_t flip,
+                     std::int8_t* to) {
+  constexpr std::int64_t step_bytes = panel_columns * step_k;
+  for (std::int64_t c = 0; c < panel_columns; c += 4)
+    for (std::int64_t k = 0; k < block_k; k += 16) {
+      const Quads a = load(rows[c] + k) ^ flip;
+      const Quads b = load(rows[c + 1] + k) ^ flip;
+      const Quads d = load(rows[c + 2] + k) ^ flip;
+      const Quads e = load(rows[c + 3] + k) ^ flip;
+      const Quads ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+      const Quads ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+      const Quads de_low = __builtin_shufflevector(d, e, 0, 4, 1, 5);
+      const Quads de_high = __builtin_shufflevector(d, e, 2, 6, 3, 7);
+      const Quads steps[4] = {__builtin_shufflevector(ab_low, de_low, 0, 1, 4, 5),
+                              __builtin_shufflevector(ab_low, de_low, 2, 3, 6, 7),
+                              __builtin_shufflevector(ab_high, de_high, 0, 1, 4, 5),
+                              __builtin_shufflevector(ab_high, de_high, 2, 3, 6, 7)};
+      for (std::int64_t step = 0; step < 4; ++step)
+        std::memcpy(to + (k / step_k + step) * step_bytes + c * step_k, &steps[step],
+                    sizeof steps[step]);
+    }
+}
+
 Status HostWeight::unpack(const TensorMut& weight, const TensorMut& scales,
                           const TensorMut& zero_points) const {
   switch (format.layout) {
@@ -192,6 +199,8 @@ Result<PackedWeight> load_weight(std::int64_t n, std::int64_t k, const WeightFor
   if (keeper != nullptr) {
     auto made = std::make_shared<HostWeight>(n, k, format);
     made->data = body.data();
+    const auto begin = reinterpret_cast<std::uintptr_t>(body.data());
+    made->lent = {begin, begin + body.size()};
     made->keeper = std::move(keeper);
     return checked(std::move(made));
   }
@@ -237,7 +246,7 @@ void pack_panels(const WeightRows& rows, std::int64_t first, std::int64_t last, 
       if (columns == panel_columns && k + block_k <= rows.k) {
         for (std::int64_t c = 0; c < panel_columns; ++c)
           at[c] = data + (column + c) * rows.stride + k;
-        transpose(at, flip, out);
+        transpose_block(at, flip, out);
         continue;
       }
       // Columns that are not there, and k beyond the end, are 0 when flipped.
@@ -249,7 +258,7 @@ void pack_panels(const WeightRows& rows, std::int64_t first, std::int64_t last, 
           std::memcpy(edge[c], data + (column + c) * rows.stride + k, static_cast<std::size_t>(n));
         at[c] = edge[c];
       }
-      transpose(at, flip, out);
+      transpose_block(at, flip, out);
     }
   }
 }

@@ -58,6 +58,10 @@ struct WeightRows {
 
 WeightRows rows_of(const TensorRef& weight, std::int64_t n, std::int64_t k, bool offset);
 
+inline constexpr std::int64_t block_k = padded_k;  // a cache line of each row
+/// block_k bytes of each of 16 columns, step by step, as a panel of layout 1 has them.
+void transpose_block(const unsigned char* const (&rows)[panel_columns], std::uint32_t flip,
+                     std::int8_t* to);
 /// Packs the panels first..last-1 of layout 1 to `to`.
 void pack_panels(const WeightRows& rows, std::int64_t first, std::int64_t last, std::int8_t* to);
 /// The sums of columns first..last-1, u8 taken as s8.

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
+#include <numeric>
 
 #include "numerics/types.hpp"
 #include "ops/linear/cpu/pack.hpp"
@@ -11,7 +13,9 @@
 namespace octavo::detail {
 namespace {
 
-// Four consecutive codes of a column, a byte each; those from `k` on that are not there are 0.
+using Bytes = unsigned char __attribute__((vector_size(16)));
+
+// Codes of a column, a byte each: `n` of them from `k` on, and 0 up to block_k.
 class Codes {
  public:
   explicit Codes(const WeightRows& rows)
@@ -19,32 +23,39 @@ class Codes {
         nibbles_(is_packed(rows.type)),
         is_signed_(storage_range(rows.type).min < 0 && !rows.offset) {}
 
-  [[nodiscard]] std::uint32_t four(std::int64_t column, std::int64_t k) const {
+  void load(std::int64_t column, std::int64_t k, std::int64_t n, unsigned char* to) const {
     const auto* row = static_cast<const unsigned char*>(rows_.data) + column * rows_.stride;
-    const std::int64_t left = rows_.k - k;
-    std::uint32_t codes = 0;
     if (nibbles_) {
-      std::uint16_t pairs = 0;
-      std::memcpy(&pairs, row + k / 2, left > 2 ? 2 : 1);
-      codes = (pairs | pairs << 8U) & 0x00FF00FFU;
-      codes = (codes | codes << 4U) & 0x0F0F0F0FU;
-      if (is_signed_) codes ^= 0x08080808U;
+      alignas(16) unsigned char pairs[block_k / 2] = {};
+      std::memcpy(pairs, row + k / 2, static_cast<std::size_t>((n + 1) / 2));
+      for (std::int64_t i = 0; i < block_k / 2; i += 16) {
+        Bytes v;
+        std::memcpy(&v, pairs + i, sizeof v);
+        const Bytes low = (v & 0x0F) ^ flip(8);
+        const Bytes high = (v >> 4) ^ flip(8);
+        const Bytes first = __builtin_shufflevector(low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5,
+                                                    21, 6, 22, 7, 23);
+        const Bytes second = __builtin_shufflevector(low, high, 8, 24, 9, 25, 10, 26, 11, 27, 12,
+                                                     28, 13, 29, 14, 30, 15, 31);
+        std::memcpy(to + 2 * i, &first, sizeof first);
+        std::memcpy(to + 2 * i + 16, &second, sizeof second);
+      }
     } else {
-      std::memcpy(&codes, row + k, static_cast<std::size_t>(std::min<std::int64_t>(left, 4)));
-      if (is_signed_) codes ^= 0x80808080U;
+      std::memcpy(to, row + k, static_cast<std::size_t>(n));
+      for (std::int64_t i = 0; i < block_k; ++i) to[i] ^= flip(128);
     }
-    return left >= 4 ? codes : codes & ((std::uint32_t{1} << (8 * left)) - 1);
+    if (n < block_k) std::memset(to + n, 0, static_cast<std::size_t>(block_k - n));
   }
 
  private:
+  [[nodiscard]] unsigned char flip(int offset) const {
+    return static_cast<unsigned char>(is_signed_ ? offset : 0);
+  }
+
   const WeightRows& rows_;
   bool nibbles_;
   bool is_signed_;
 };
-
-std::int64_t sum_of(std::uint32_t four) {
-  return (four & 0xFFU) + (four >> 8U & 0xFFU) + (four >> 16U & 0xFFU) + (four >> 24U);
-}
 
 // The codes of a column in a group, as they lie in a panel.
 class PanelCodes {
@@ -66,8 +77,6 @@ class PanelCodes {
   int mask_;
 };
 
-void put(std::byte* to, std::uint32_t four) { std::memcpy(to, &four, sizeof four); }
-
 // The scales of a group, one of each column: as they are, or rounded to `type`, f32 or f64.
 void copy_scales(const WeightRows& rows, std::int64_t first, std::int64_t columns,
                  std::int64_t groups, std::int64_t group, DType type, std::byte* to) {
@@ -85,6 +94,36 @@ void copy_scales(const WeightRows& rows, std::int64_t first, std::int64_t column
   }
 }
 
+// Codes of 32 columns, as so many steps of a panel have them, step after step, whatever groups they
+// are in.
+void put_block(const unsigned char (&block)[wide_columns][block_k], const GroupPanel& p,
+               std::int64_t first, std::int64_t steps, std::byte* panel) {
+  constexpr std::int64_t step_bytes = panel_columns * step_k;
+  alignas(64) std::int8_t halves[2][block_k * panel_columns];
+  for (std::int64_t h = 0; h < 2; ++h) {
+    const unsigned char* at[panel_columns];
+    for (std::int64_t c = 0; c < panel_columns; ++c) at[c] = block[h * panel_columns + c];
+    transpose_block(at, 0, halves[h]);
+  }
+  std::int64_t in_group = first % p.steps;
+  std::byte* to = panel + first / p.steps * p.group_bytes + p.scale_bytes + in_group * p.code_bytes;
+  for (std::int64_t step = 0; step < steps; ++step, to += p.code_bytes) {
+    if (in_group++ == p.steps) {
+      in_group = 1;
+      to += p.scale_bytes;
+    }
+    const std::int8_t* low = halves[0] + step * step_bytes;
+    const std::int8_t* high = halves[1] + step * step_bytes;
+    if (!p.nibbles) {
+      std::memcpy(to, low, step_bytes);
+      std::memcpy(to + step_bytes, high, step_bytes);
+      continue;
+    }
+    for (std::int64_t i = 0; i < step_bytes; ++i)
+      to[i] = static_cast<std::byte>(low[i] | high[i] << 4);
+  }
+}
+
 }  // namespace
 
 void pack_group_panel(const WeightRows& rows, const WeightFormat& format, std::int64_t panel,
@@ -93,34 +132,54 @@ void pack_group_panel(const WeightRows& rows, const WeightFormat& format, std::i
   const Codes codes(rows);
   const std::int64_t first = panel * wide_columns;
   const std::int64_t columns = std::min(wide_columns, rows.n - first);
-  const auto four = [&](std::int64_t c, std::int64_t k) {
-    return c < columns ? codes.four(first + c, k) : 0U;
-  };
   if (columns < wide_columns || format.group == 0 || format.zero_points)
     std::memset(to, 0, static_cast<std::size_t>(p.bytes));
-  for (std::int64_t g = 0; g < p.groups; ++g) {
-    std::byte* group = to + g * p.group_bytes;
-    if (format.group != 0) copy_scales(rows, first, columns, p.groups, g, format.scales, group);
-    group += p.scale_bytes;
-    for (std::int64_t step = 0; step < p.steps; ++step, group += p.code_bytes) {
-      const std::int64_t k = g * p.length + step * step_k;
-      for (std::int64_t c = 0; c < panel_columns; ++c) {
-        const std::uint32_t low = four(c, k);
-        const std::uint32_t high = four(c + panel_columns, k);
-        put(group + c * step_k, p.nibbles ? low | high << 4U : low);
-        if (!p.nibbles) put(group + (c + panel_columns) * step_k, high);
-      }
+  std::int64_t sums[wide_columns] = {};
+  alignas(64) unsigned char block[wide_columns][block_k] = {};  // (0 where there is no column)
+  for (std::int64_t k = 0; k < rows.k; k += block_k) {
+    const std::int64_t n = std::min(block_k, rows.k - k);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      codes.load(first + c, k, n, block[c]);
+      if (format.group == 0) sums[c] += std::accumulate(block[c], block[c] + block_k, 0);
     }
+    put_block(block, p, k / step_k, (n + step_k - 1) / step_k, to);
+  }
+  for (std::int64_t g = 0; g < p.groups; ++g) {
+    if (format.group != 0)
+      copy_scales(rows, first, columns, p.groups, g, format.scales, to + g * p.group_bytes);
     if (format.zero_points)
       for (std::int64_t c = 0; c < columns; ++c)
         to[p.zero_points + g * wide_columns + c] = static_cast<std::byte>(
             rows.zero_points[(first + c) * p.groups + g] + offset_of(format.code));
   }
-  if (format.group != 0) return;
-  auto* sums = reinterpret_cast<std::int64_t*>(to + p.sums);
-  for (std::int64_t c = 0; c < columns; ++c)
-    for (std::int64_t k = 0; k < rows.k; k += step_k) sums[c] += sum_of(codes.four(first + c, k));
+  if (format.group == 0) std::memcpy(to + p.sums, sums, sizeof sums);
 }
+
+namespace {
+
+// Of each column's nibbles, all in one group (codes of bytes have another layout then). Sums of
+// each byte of a step, which vectors add; 32 bits hold those of so many.
+void add_codes(const std::byte* at, const GroupPanel& p, std::int64_t* sums) {
+  constexpr std::int64_t at_once = std::int64_t{1} << 20;
+  constexpr std::int64_t step_bytes = panel_columns * step_k;
+  for (std::int64_t done = 0; done < p.steps; done += at_once) {
+    std::uint32_t low[step_bytes] = {};
+    std::uint32_t high[step_bytes] = {};
+    for (std::int64_t step = done; step < std::min(p.steps, done + at_once); ++step) {
+      const auto* codes = reinterpret_cast<const unsigned char*>(at) + step * p.code_bytes;
+      for (std::int64_t i = 0; i < step_bytes; ++i) {
+        low[i] += codes[i] & 15U;
+        high[i] += static_cast<unsigned>(codes[i]) >> 4U;
+      }
+    }
+    for (std::int64_t i = 0; i < step_bytes; ++i) {
+      sums[i / step_k] += low[i];
+      sums[panel_columns + i / step_k] += high[i];
+    }
+  }
+}
+
+}  // namespace
 
 bool is_consistent_groups(const HostWeight& w) {
   const GroupPanel p(w.k, w.format);
@@ -151,14 +210,12 @@ bool is_consistent_groups(const HostWeight& w) {
     if (w.format.group != 0) continue;
     std::int64_t held[wide_columns];
     std::memcpy(held, at + p.sums, sizeof held);
+    std::int64_t sums[wide_columns] = {};
+    add_codes(at, p, sums);
+    if (!std::equal(std::begin(sums), std::end(sums), held)) return false;
     for (std::int64_t c = 0; c < wide_columns; ++c) {
       const PanelCodes codes(at, c, p.nibbles);
-      std::int64_t sum = 0;
-      for (std::int64_t i = 0; i < p.steps * step_k; ++i) {
-        sum += codes[i];
-        if (i >= w.k) padding |= codes[i];
-      }
-      if (sum != held[c]) return false;
+      for (std::int64_t i = w.k; i < p.steps * step_k; ++i) padding |= codes[i];
     }
   }
   return padding == 0;

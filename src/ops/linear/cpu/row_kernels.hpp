@@ -21,6 +21,14 @@ struct RowKernels {
                 std::int16_t* to) = nullptr;
   /// The sum of from[i] ^ flip, as u8.
   std::int64_t (*sum)(const unsigned char* from, std::int64_t n, unsigned char flip) = nullptr;
+  /// The same of each of `groups` groups of `length`, less `off`, `stride` apart: modulo 2^32.
+  void (*sum_groups)(const unsigned char* from, std::int64_t length, std::int64_t groups,
+                     unsigned char flip, std::int64_t off, std::int32_t* to,
+                     std::int64_t stride) = nullptr;
+  /// to[i / 4][r][i % 4] = rows[r][i] ^ flip for i < n, and 0 up to the next multiple of 4, of
+  /// `count` rows.
+  void (*interleave)(const unsigned char* const* rows, std::int64_t count, std::int64_t n,
+                     unsigned char flip, unsigned char* to) = nullptr;
 };
 
 template <Target target>
