@@ -47,7 +47,12 @@ void dot_tile(const Tile& t) {
   for (std::int64_t step = 0; step < t.steps; ++step) {
     typename E::Weights w[vectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) w[v] = E::weights(weights[v] + step * step_bytes);
+    for (int v = 0; v < vectors; ++v) {
+      const std::int8_t* at = weights[v] + step * step_bytes;
+      // (From the second cache: hardware alone asks it too late. It never faults.)
+      if constexpr (rows >= 4) __builtin_prefetch(at + 1024);
+      w[v] = E::weights(at);
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
       const typename E::Activation a = E::activation(activations + r * t.activation_stride);

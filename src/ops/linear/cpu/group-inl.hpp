@@ -4,6 +4,7 @@
 //     target                   it is compiled for
 //     columns                  of a vector, a divisor of 16
 //     rows                     of a tile
+//     together(chains)         vectors of columns at a time, of bytes by more than two rows
 //     whole_bytes              whether `add` takes any u8, not only nibbles
 //     Activation, Weights, Sums, Floats           types
 //     activation(p)            four values, repeated for each column
@@ -44,10 +45,11 @@ struct GroupTile {
   static constexpr std::int64_t column_of(int vector) { return vector % per_panel * E::columns; }
 
   // Of few rows memory decides, and hardware alone asks it too late: 2 KB of each panel ahead, for
-  // the lines of the first vector, which the others share. (It never faults, whatever is there.)
+  // the lines of the first vector, which the others share. Of many, bytes are in the second cache,
+  // which is nearer. (It never faults, whatever is there.)
   static void ask_ahead(int v, const unsigned char* at) {
-    constexpr std::int64_t ahead = 2048;
-    if (chains > 2 || v % per_panel != 0) return;
+    constexpr std::int64_t ahead = chains > 2 ? 1024 : 2048;
+    if ((chains > 2 && nibbles) || v % per_panel != 0) return;
     for (std::int64_t line = 0; line < code_bytes; line += 64)
       __builtin_prefetch(at + ahead + line);
   }
@@ -277,7 +279,10 @@ struct GroupColumns {
   template <int count>
   using Tile = GroupTile<E, rows, parts, nibbles, count>;
   static constexpr int per_panel = Tile<1>::per_panel;
-  static constexpr int together = rows * parts > 2 ? 1 : per_panel > 2 ? per_panel : 2;
+  static constexpr int chains = rows * parts;
+  static constexpr int together = chains <= 2 ? (per_panel > 2 ? per_panel : 2)
+                                  : nibbles   ? 1
+                                              : E::together(chains);
 
   static void run(const GroupCall& call) {
     const int all = call.panels * per_panel;

@@ -59,6 +59,8 @@ inline constexpr int max_tile_rows = 32;
 struct GroupKernel {
   /// Rows of a tile, at most (and at least 2); halves of 16 bits count as rows.
   int rows = 2;
+  /// The same of calls of more than `few` rows; 0: no others.
+  int many_rows = 0;
   /// Calls of more than `few` rows have so many k of a row together, or as many of them as divide a
   /// group (run_of); all others have a step.
   int few = 0;

@@ -10,6 +10,7 @@ struct Vectors128 {
   using Sums = int32x4_t;
   using Floats = float32x4_t;
   static constexpr std::int64_t columns = 4;
+  static constexpr int together(int /*chains*/) { return 1; }
   static constexpr bool whole_bytes = false;  // products are of signed values
 
   static Activation activation(const std::int8_t* p) {

@@ -10,6 +10,7 @@ struct Vectors256 {
   using Sums = __m256i;
   using Floats = __m256;
   static constexpr std::int64_t columns = 8;
+  static constexpr int together(int /*chains*/) { return 1; }
 
   static Activation activation(const std::int8_t* p) {
     int four = 0;

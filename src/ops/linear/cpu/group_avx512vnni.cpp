@@ -12,6 +12,9 @@ namespace N_AVX512VNNI_GROUP {
 struct Engine : Vectors512 {
   static constexpr Target target = Target::avx512vnni;
   static constexpr int rows = 8;
+  // (Both panels of a pair: a broadcast of activations serves four products, not two. Four
+  // instructions a cycle are few beside two products.)
+  static constexpr int together(int chains) { return chains <= 6 ? 2 : 1; }
   static constexpr bool whole_bytes = true;
   // (No intrinsic, as in dot_avx512vnni.cpp.)
   static Sums add(Sums s, Weights w, Activation a) {
@@ -26,7 +29,8 @@ struct Engine : Vectors512 {
 // (Each block of rows would take nibbles apart anew, which costs more than to write them down once
 // where there are this many rows.)
 const GroupKernel group_avx512vnni{.rows = N_AVX512VNNI_GROUP::Engine::rows,
-                                   .few = 63,
+                                   .many_rows = 6,
+                                   .few = 31,
                                    .run = run_groups<N_AVX512VNNI_GROUP::Engine>,
                                    .sums = sum_groups<N_AVX512VNNI_GROUP::Engine>,
                                    .widen = widen<N_AVX512VNNI_GROUP::Engine>};

@@ -85,7 +85,7 @@ void CpuGroupLinear::prepare(const Stream& stream, const GroupRows& rows) const 
   constexpr std::int64_t products_per_element = 16;  // what preparing one takes as long as
   rows.fill_ones();
   const std::int64_t blocks = rows.blocks();
-  const int parts = parts_of(amount(amount(blocks, layout_.tile * problem.k), products_per_element),
+  const int parts = parts_of(amount(amount(blocks, rows.tile() * problem.k), products_per_element),
                              products_per_thread,
                              std::min<std::int64_t>(blocks, std::min(threads_, stream.threads())));
   parallel(stream, parts, [&](int part) {
@@ -172,7 +172,7 @@ void CpuGroupLinear::multiply(const Stream& stream, void* workspace, const Linea
   const int parts =
       parts_of(amount(amount(o.input->shape[0] * layout_.halves, problem.k), problem.n),
                products_per_thread, std::min(threads_, stream.threads()));
-  const Grid grid = share_out(blocks, pairs, parts, problem.packed_weight, layout_.tile);
+  const Grid grid = share_out(blocks, pairs, parts, problem.packed_weight, rows.tile());
   parallel(stream, parts_in(grid), [&](int part) {
     const Share share = share_of(grid, part, blocks, pairs);
     unsigned char* own =

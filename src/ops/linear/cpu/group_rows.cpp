@@ -12,6 +12,12 @@ namespace {
 
 constexpr std::int64_t unit = static_cast<std::int64_t>(workspace_alignment);
 
+// Rows of so many chains. (Sums of 64 bits are finished wide_rows at a time.)
+std::int64_t tile_of(const LinearProblem& p, int chains) {
+  return std::min<std::int64_t>(chains, p.group == 0 && is_wide(p) ? wide_rows : chains) /
+         parts_per_row(p);
+}
+
 }  // namespace
 
 bool GroupLayout::fits(const LinearProblem& p, const WeightFormat& format, int threads) {
@@ -26,10 +32,8 @@ bool GroupLayout::fits(const LinearProblem& p, const WeightFormat& format, int t
 GroupLayout::GroupLayout(const LinearProblem& p, const WeightFormat& format,
                          const GroupKernel& kernel, int threads)
     : halves(parts_per_row(p)),
-      // (Sums of 64 bits are finished wide_rows at a time.)
-      tile((p.group == 0 && is_wide(p) ? std::min<std::int64_t>(kernel.rows, wide_rows)
-                                       : kernel.rows) /
-           halves),
+      tile(tile_of(p, kernel.rows)),
+      many_tile(tile_of(p, kernel.many_rows == 0 ? kernel.rows : kernel.many_rows)),
       few(kernel.few / halves),
       run(run_of(kernel.most_together, p.group == 0 ? round_up(p.k, step_k) : p.group)),
       length(p.group == 0 ? p.k : p.group),
@@ -56,7 +60,7 @@ GroupLayout::GroupLayout(const LinearProblem& p, const WeightFormat& format,
   }
   // (No power of two apart, or the rows of a block would not stay in the first cache.)
   line_bytes = round_up(padded, unit) + unit;
-  thread_lines = tile * halves + (halves == 2 ? 2 : 0);
+  thread_lines = std::max(tile, many_tile) * halves + (halves == 2 ? 2 : 0);
   lines = take(threads * thread_lines * line_bytes);
   const bool columns = adds_columns && p.group != 0;
   if (columns) ones = take(length);
@@ -105,7 +109,7 @@ void GroupRows::prepare(const RowBlock& block, int part) const {
       add_up(from, flip, block, i, zero);
       continue;
     }
-    unsigned char* const whole = lines + layout_.tile * 2 * layout_.line_bytes;
+    unsigned char* const whole = lines + (layout_.thread_lines - 2) * layout_.line_bytes;
     quantize(row, from, whole);
     const auto* wide = reinterpret_cast<const std::int16_t*>(whole);
     unsigned char* const high = line;

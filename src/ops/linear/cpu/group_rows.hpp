@@ -10,7 +10,8 @@ namespace octavo::detail {
 /// How a plan uses its workspace, in bytes from its start.
 struct GroupLayout {
   int halves = 1;
-  std::int64_t tile = 1;       // rows of a block, at most
+  std::int64_t tile = 1;       // rows of a block, at most, where there are few
+  std::int64_t many_tile = 1;  // and where there are more
   std::int64_t few = 0;        // up to so many rows, a run is a step
   std::int64_t run = 0;        // beyond: so many k of a row lie together
   std::int64_t length = 0;     // of a group
@@ -51,7 +52,8 @@ class GroupRows {
   GroupRows(const LinearProblem& problem, const LinearOperands& operands, const GroupLayout& layout,
             const LinearKernels& kernels, void* workspace);
 
-  [[nodiscard]] std::int64_t blocks() const { return (rows_ + layout_.tile - 1) / layout_.tile; }
+  [[nodiscard]] std::int64_t blocks() const { return (rows_ + tile() - 1) / tile(); }
+  [[nodiscard]] std::int64_t tile() const { return are_few() ? layout_.tile : layout_.many_tile; }
   [[nodiscard]] RowBlock block(std::int64_t i) const {
     const std::int64_t first = rows_ * i / blocks();
     return {first, static_cast<int>(rows_ * (i + 1) / blocks() - first)};
