@@ -372,3 +372,23 @@ def test_no_stream_changes_a_bit():
             assert_bits(octavo.linear(X, HOLDS, stream=stream), octavo.linear(X, HOLDS))
             got = octavo.float_linear(X, FLOAT, stream=stream)
             assert_bits(got, octavo.float_linear(X, FLOAT))
+
+
+@pytest.mark.parametrize(("k", "group_size"), [(64, 32), (40, 8), (36, 4), (37, None), (3, None)])
+def test_what_compressed_tensors_stores(k, group_size):
+    levels = RNG.integers(-8, 8, (5, k))
+    codes = np.full((5, -(-k // 8) * 8), 15, np.uint32)  # what fills the last word is not read
+    codes[:, :k] = levels + 8
+    weight_packed = np.zeros((5, codes.shape[1] // 8), np.uint32)
+    for i in range(8):
+        weight_packed |= codes[:, i::8] << np.uint32(4 * i)
+    scale = RNG.random((5, k // group_size) if group_size else 5).astype(np.float32)
+    x = plain(RNG, (3, k), "f32")
+    given = {"scale": scale, "group_size": group_size, "length": k}
+    stored = octavo.pack(
+        weight_packed.view(np.uint8)[:, : (k + 1) // 2], zero_point=8, q_dtype="u4", **given
+    )
+    dense = octavo.pack(oracles.pack4(levels), q_dtype="s4", **given)
+    for quantized in ("s8", "s16"):
+        want = octavo.linear(x, dense, quantized=quantized)
+        assert_bits(octavo.linear(x, stored, quantized=quantized), want)

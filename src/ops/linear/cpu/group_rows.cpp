@@ -97,7 +97,7 @@ void GroupRows::prepare(const RowBlock& block, int part) const {
   for (int i = 0; i < block.rows; ++i) {
     const std::int64_t row = block.first + i;
     const auto* from = static_cast<const unsigned char*>(o_.input->data) + row * input_stride_;
-    unsigned char* const line = lines + i * layout_.halves * layout_.line_bytes;
+    unsigned char* const line = lines + std::int64_t{i} * layout_.halves * layout_.line_bytes;
     if (layout_.halves == 1) {
       if (is_dynamic(p_)) {
         quantize(row, from, line);
