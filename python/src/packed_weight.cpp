@@ -69,8 +69,8 @@ class Buffer {
     if (PyObject_CheckBuffer(object.ptr()) == 0) refused("");
     if (into_python([&] { return PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE); }) == 0)
       return;
+    if (PyErr_ExceptionMatches(PyExc_MemoryError) != 0) throw nb::python_error();
     const nb::python_error e;
-    if (e.matches(PyExc_MemoryError)) throw e;
     refused(": " + str_of(nb::borrow(e.value())));
   }
   Buffer(const Buffer&) = delete;
