@@ -90,6 +90,7 @@ std::uint32_t detect() {
 #endif
 
 constinit detail::Pretence pretence;
+constinit std::optional<bool> pretended_logic;
 constinit std::atomic<bool> tiles_refused{false};
 
 // Kept without a lock, as the initialiser of a static has one: a fork while it is held would leave
@@ -153,6 +154,18 @@ std::string_view name(Backend backend) noexcept {
 namespace detail {
 
 void pretend(const Pretence& made_up) { pretence = made_up; }
+
+void pretend_logic_beside_products(std::optional<bool> answer) { pretended_logic = answer; }
+
+bool has_logic_beside_products() {
+  if (pretended_logic) return *pretended_logic;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd") != 0;
+#else
+  return false;
+#endif
+}
 
 bool may_run([[maybe_unused]] Target target) {
 #if defined(__x86_64__)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "octavo/result.hpp"
 #include "octavo/stream.hpp"
@@ -28,6 +29,11 @@ Result<Allowed> allowed_places(const Stream& stream, const PlanPreference& prefe
 // that grows the state saved by signals: only a plan that would use them does it.
 bool may_run(Target target);
 
+// Whether this CPU has vector units for logic and conversions beside those that multiply, as AMD's
+// have; Intel's that multiply two vectors of 512 bits in a cycle do all else by the same units.
+// Kernels may differ by it, never a bit.
+bool has_logic_beside_products();
+
 // For tests alone, before the library first looks for targets: these count as found, and tiles are
 // asked for elsewhere. Who pretends must carry out their instructions.
 struct Pretence {
@@ -35,5 +41,7 @@ struct Pretence {
   bool (*ask_for_tiles)() = nullptr;
 };
 void pretend(const Pretence& made_up);
+/// For tests alone: what has_logic_beside_products says of plans that are selected from now on.
+void pretend_logic_beside_products(std::optional<bool> answer);
 
 }  // namespace octavo::detail

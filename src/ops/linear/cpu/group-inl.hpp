@@ -5,6 +5,9 @@
 //     columns                  of a vector, a divisor of 16
 //     rows                     of a tile
 //     together(chains)         vectors of columns at a time, of bytes by more than two rows
+//     one_by_one               whether one row of nibbles reads a panel after the other
+//     steps_at_once            by more than two rows: without a branch between them
+//     ahead(chains)            bytes that few rows ask memory for beforehand, in each panel
 //     whole_bytes              whether `add` takes any u8, not only nibbles
 //     Activation, Weights, Sums, Floats           types
 //     activation(p)            four values, repeated for each column
@@ -44,11 +47,11 @@ struct GroupTile {
   static constexpr int panel_of(int vector) { return vector / per_panel; }
   static constexpr std::int64_t column_of(int vector) { return vector % per_panel * E::columns; }
 
-  // Of few rows memory decides, and hardware alone asks it too late: 2 KB of each panel ahead, for
-  // the lines of the first vector, which the others share. Of many, bytes are in the second cache,
-  // which is nearer. (It never faults, whatever is there.)
+  // Of few rows memory decides, and hardware alone asks it too late: for the lines of the first
+  // vector, which the others share. Of many, bytes are in the second cache, which is nearer. (It
+  // never faults, whatever is there.)
   static void ask_ahead(int v, const unsigned char* at) {
-    constexpr std::int64_t ahead = chains > 2 ? 1024 : 2048;
+    constexpr std::int64_t ahead = chains > 2 ? 1024 : E::ahead(chains);
     if ((chains > 2 && nibbles) || v % per_panel != 0) return;
     for (std::int64_t line = 0; line < code_bytes; line += 64)
       __builtin_prefetch(at + ahead + line);
@@ -106,31 +109,42 @@ struct GroupTile {
         for (int v = 0; v < count; ++v) codes[v] += piece * code_bytes;
       }
     } else {
-      for (std::int64_t i = 0; i < steps; ++i, a += std::int64_t{4} * chains) {
-#pragma GCC unroll 4
-        for (int v = 0; v < count; ++v) {
-          const unsigned char* at = codes[v] + i * code_bytes;
-          ask_ahead(v, at);
-          typename E::Weights w[2];
-          if constexpr (nibbles) {
-            const auto both = E::load(at);
-            w[0] = E::low(both);
-            w[1] = E::high(both);
-          } else {
-            w[0] = E::load(at);
-            w[1] = E::load(at + 64);
-          }
+      constexpr int at_once = chains > 2 ? E::steps_at_once : 1;
+      std::int64_t i = 0;
+      if constexpr (at_once > 1)
+        for (; i + at_once <= steps; i += at_once) {
 #pragma GCC unroll 8
-          for (int r = 0; r < chains; ++r) {
-            const auto x = E::activation(a + std::ptrdiff_t{r} * 4);
-            if constexpr (nibbles) {
-              s[v][r][0] = E::add(s[v][r][0], w[0], x);
-              s[v][r][1] = E::add(s[v][r][1], w[1], x);
-            } else {
-              s[v][r][0] = E::add_bytes(s[v][r][0], w[0], x);
-              s[v][r][1] = E::add_bytes(s[v][r][1], w[1], x);
-            }
-          }
+          for (int j = 0; j < at_once; ++j, a += std::int64_t{4} * chains)
+            add_step(a, codes, i + j, s);
+        }
+      for (; i < steps; ++i, a += std::int64_t{4} * chains) add_step(a, codes, i, s);
+    }
+  }
+
+  [[gnu::always_inline]] static void add_step(const std::int8_t* a, const Codes& codes,
+                                              std::int64_t i, Sums (&s)[count][chains][2]) {
+#pragma GCC unroll 4
+    for (int v = 0; v < count; ++v) {
+      const unsigned char* at = codes[v] + i * code_bytes;
+      ask_ahead(v, at);
+      typename E::Weights w[2];
+      if constexpr (nibbles) {
+        const auto both = E::load(at);
+        w[0] = E::low(both);
+        w[1] = E::high(both);
+      } else {
+        w[0] = E::load(at);
+        w[1] = E::load(at + 64);
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < chains; ++r) {
+        const auto x = E::activation(a + std::ptrdiff_t{r} * 4);
+        if constexpr (nibbles) {
+          s[v][r][0] = E::add(s[v][r][0], w[0], x);
+          s[v][r][1] = E::add(s[v][r][1], w[1], x);
+        } else {
+          s[v][r][0] = E::add_bytes(s[v][r][0], w[0], x);
+          s[v][r][1] = E::add_bytes(s[v][r][1], w[1], x);
         }
       }
     }
@@ -280,9 +294,10 @@ struct GroupColumns {
   using Tile = GroupTile<E, rows, parts, nibbles, count>;
   static constexpr int per_panel = Tile<1>::per_panel;
   static constexpr int chains = rows * parts;
-  static constexpr int together = chains <= 2 ? (per_panel > 2 ? per_panel : 2)
-                                  : nibbles   ? 1
-                                              : E::together(chains);
+  static constexpr int together = chains == 1 && nibbles && E::one_by_one ? 1
+                                  : chains <= 2 ? (per_panel > 2 ? per_panel : 2)
+                                  : nibbles     ? 1
+                                                : E::together(chains);
 
   static void run(const GroupCall& call) {
     const int all = call.panels * per_panel;

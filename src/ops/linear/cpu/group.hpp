@@ -89,6 +89,7 @@ extern const GroupKernel group_avx2;
 extern const GroupKernel group_avxvnni;
 extern const GroupKernel group_avx512;
 extern const GroupKernel group_avx512vnni;
+extern const GroupKernel group_avx512vnni_idle;  // where has_logic_beside_products
 extern const GroupKernel group_amx;
 #else
 extern const GroupKernel group_neon;

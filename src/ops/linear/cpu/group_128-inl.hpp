@@ -11,6 +11,9 @@ struct Vectors128 {
   using Floats = float32x4_t;
   static constexpr std::int64_t columns = 4;
   static constexpr int together(int /*chains*/) { return 1; }
+  static constexpr bool one_by_one = false;
+  static constexpr int steps_at_once = 1;
+  static constexpr std::int64_t ahead(int /*chains*/) { return 2048; }
   static constexpr bool whole_bytes = false;  // products are of signed values
 
   static Activation activation(const std::int8_t* p) {

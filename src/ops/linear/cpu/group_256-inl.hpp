@@ -11,6 +11,9 @@ struct Vectors256 {
   using Floats = __m256;
   static constexpr std::int64_t columns = 8;
   static constexpr int together(int /*chains*/) { return 1; }
+  static constexpr bool one_by_one = false;
+  static constexpr int steps_at_once = 1;
+  static constexpr std::int64_t ahead(int /*chains*/) { return 2048; }
 
   static Activation activation(const std::int8_t* p) {
     int four = 0;

@@ -11,6 +11,9 @@ struct Vectors512 {
   using Floats = __m512;
   static constexpr std::int64_t columns = 16;
   static constexpr int together(int /*chains*/) { return 1; }
+  static constexpr bool one_by_one = false;
+  static constexpr int steps_at_once = 1;
+  static constexpr std::int64_t ahead(int /*chains*/) { return 2048; }
   // (The intrinsics without a mask make GCC 12 warn of its own undefined vectors.)
   static constexpr __mmask16 all = 0xFFFF;
 

@@ -28,7 +28,8 @@ Found<std::shared_ptr<LinearImpl>> find_floats(const LinearProblem& p, const All
   return {std::make_shared<CpuFloatLinear>(p, kernels.impl, target, allowed.threads)};
 }
 
-template <const DotKernel* dot, const GroupKernel* group>
+// `idle`: for CPUs that have logic beside products, if there is another one for them.
+template <const DotKernel* dot, const GroupKernel* group, const GroupKernel* idle = group>
 Found<std::shared_ptr<LinearImpl>> find(const LinearProblem& p, const Allowed& allowed) {
   if (is_float_linear(p)) return {nullptr, "not of floats"};
   const bool groups = p.group != 0 || is_packed(p.weight);
@@ -37,7 +38,8 @@ Found<std::shared_ptr<LinearImpl>> find(const LinearProblem& p, const Allowed& a
     return {nullptr, "products by weights in groups need " + std::string(name(group->beside))};
   const Found<LinearKernels> kernels = choose_kernels(p, allowed);
   if (!kernels.impl) return {nullptr, kernels.why_not};
-  if (groups) return {std::make_shared<CpuGroupLinear>(p, *group, kernels.impl, allowed.threads)};
+  const GroupKernel& products = has_logic_beside_products() ? *idle : *group;
+  if (groups) return {std::make_shared<CpuGroupLinear>(p, products, kernels.impl, allowed.threads)};
   return {std::make_shared<CpuLinear>(p, *dot, kernels.impl, allowed.threads)};
 }
 
@@ -45,7 +47,8 @@ Found<std::shared_ptr<LinearImpl>> find(const LinearProblem& p, const Allowed& a
 constexpr LinearEntry entries[] = {
 #if defined(__x86_64__)
     {{Backend::cpu, Target::amx}, find<&dot_amx, &group_amx>},
-    {{Backend::cpu, Target::avx512vnni}, find<&dot_avx512vnni, &group_avx512vnni>},
+    {{Backend::cpu, Target::avx512vnni},
+     find<&dot_avx512vnni, &group_avx512vnni, &group_avx512vnni_idle>},
     {{Backend::cpu, Target::avx512}, find_floats<Target::avx512>},
     {{Backend::cpu, Target::avx512}, find<&dot_avx512, &group_avx512>},
     {{Backend::cpu, Target::avxvnni}, find<&dot_avxvnni, &group_avxvnni>},
