@@ -2,11 +2,6 @@
 // against the oracle: all shapes, types, epilogues, targets and thread counts.
 #include <gtest/gtest.h>
 
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "core/target.hpp"
 #include "ops/linear/testing.hpp"
 #include "ops/linear/testing_targets.hpp"
 #include "testing/environment.hpp"
@@ -15,43 +10,10 @@
 namespace octavo::testing {
 namespace {
 
-/// Every target; where one has no products of its own, those of the next below run. AVX-512 VNNI
-/// has kernels for CPUs of two sorts, which all can run.
-struct GroupPlace {
-  Target target = Target::scalar;
-  std::optional<bool> logic_beside_products = std::nullopt;
-};
+/// Where a target has no products of its own, those of the next below run.
+class GroupTarget : public LinearPlaceTest {};
 
-class GroupTarget : public ::testing::TestWithParam<GroupPlace> {
- protected:
-  void SetUp() override {
-    const auto& [target, logic] = GetParam();
-    if (!is_available(target)) GTEST_SKIP() << "this CPU lacks " << name(target);
-    octavo::detail::pretend_logic_beside_products(logic);
-  }
-  void TearDown() override { octavo::detail::pretend_logic_beside_products(std::nullopt); }
-  [[nodiscard]] Stream stream(int threads = 1) const {
-    return Stream::cpu({.threads = threads, .cap = GetParam().target, .trace = &trace_});
-  }
-  mutable std::atomic<std::uint32_t> trace_{0};
-};
-
-std::vector<GroupPlace> group_places() {
-  std::vector<GroupPlace> places;
-  for (const Target target : machine_targets) {
-    if (target != Target::avx512vnni) {
-      places.push_back({target});
-      continue;
-    }
-    for (const bool logic : {false, true}) places.push_back({target, logic});
-  }
-  return places;
-}
-INSTANTIATE_TEST_SUITE_P(All, GroupTarget, ::testing::ValuesIn(group_places()),
-                         [](const auto& info) {
-                           return std::string(name(info.param.target)) +
-                                  (info.param.logic_beside_products.value_or(false) ? "_idle" : "");
-                         });
+OCTAVO_ON_LINEAR_PLACES(GroupTarget);
 
 #define EXPECT_ORACLE(stream, data)                                  \
   do {                                                               \

@@ -4,42 +4,40 @@
 
 #include "ops/elementwise/testing_checks.hpp"
 #include "ops/linear/testing_guard.hpp"
+#include "ops/linear/testing_targets.hpp"
 
 namespace octavo::testing {
 namespace {
 
-class LinearGuard : public ::testing::TestWithParam<Target> {
+class LinearGuard : public LinearPlaceTest {
  protected:
   void SetUp() override {
-    if (!is_available(GetParam())) GTEST_SKIP() << "this CPU lacks " << name(GetParam());
-    if (!has_dot_product(GetParam()))
-      GTEST_SKIP() << name(GetParam()) << " has no dot product of its own";
-    if (const std::string why = no_guard_tests(GetParam()); !why.empty()) GTEST_SKIP() << why;
+    LinearPlaceTest::SetUp();
+    if (IsSkipped()) return;
+    skip_without_dot_product();
+    if (const std::string why = no_guard_tests(target()); !why.empty()) GTEST_SKIP() << why;
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, LinearGuard, ::testing::ValuesIn(machine_targets),
-                         [](const auto& info) { return std::string(name(info.param)); });
+OCTAVO_ON_LINEAR_PLACES(LinearGuard);
 
 TEST_P(LinearGuard, NothingOutsideIsTouched) {
   const std::vector<std::int64_t> all{0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
                                       13, 14, 15, 16, 17, 31, 33, 47, 49, 63, 64, 65, 97};
   const std::vector<std::int64_t> some{0, 1, 2, 3, 5, 8, 15, 17, 49, 65};
-  EXPECT_EQ(check_linear_guards(GetParam(), slow_machine() ? some : all, 0, linear_case_in_turn),
-            "");
+  EXPECT_EQ(check_linear_guards(target(), slow_machine() ? some : all, 0, linear_case_in_turn), "");
 }
 
 TEST_P(LinearGuard, NothingOutsideOfGroupsAndFloatsIsTouched) {
   const std::vector<std::int64_t> all{0,  1,  2,  3,  4,  5,  6,  7,  8,  12, 13, 16,
                                       20, 24, 31, 32, 33, 36, 48, 63, 64, 65, 96, 100};
   const std::vector<std::int64_t> some{0, 1, 3, 4, 8, 15, 24, 33, 64};
-  EXPECT_EQ(check_linear_guards(GetParam(), slow_machine() ? some : all, 0, group_case_in_turn),
-            "");
+  EXPECT_EQ(check_linear_guards(target(), slow_machine() ? some : all, 0, group_case_in_turn), "");
 }
 
 TEST_P(LinearGuard, NorByManyThreads) {
   [[maybe_unused]] const ManyThreads many;
   const FaultNote note;
-  const Stream stream = Stream::cpu({.threads = 5, .cap = GetParam()});
+  const Stream stream = this->stream(5);
   GuardedLinear call(std::size_t{8} * 2200 * 1000);
   std::uint64_t turn = 0;
   for (const auto& [m, n, k] :

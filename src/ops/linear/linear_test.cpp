@@ -9,27 +9,22 @@ namespace octavo::testing {
 namespace {
 
 /// Targets with a dot product of their own.
-class LinearTarget : public ::testing::TestWithParam<Target> {
+class LinearTarget : public LinearPlaceTest {
  protected:
   void SetUp() override {
-    if (!is_available(GetParam())) GTEST_SKIP() << "this CPU lacks " << name(GetParam());
-    if (!has_dot_product(GetParam()))
-      GTEST_SKIP() << name(GetParam()) << " has no dot product of its own";
-  }
-  [[nodiscard]] Stream stream(int threads = 1) const {
-    return Stream::cpu({.threads = threads, .cap = GetParam(), .trace = &trace_});
+    LinearPlaceTest::SetUp();
+    if (!IsSkipped()) skip_without_dot_product();
   }
   void TearDown() override {
+    LinearPlaceTest::TearDown();
     // What ran was what was asked for.
     if (!IsSkipped() && !HasFailure()) {
-      EXPECT_EQ(trace_.load(), 1U << static_cast<unsigned>(GetParam()));
+      EXPECT_EQ(trace_.load(), 1U << static_cast<unsigned>(target()));
     }
   }
-  mutable std::atomic<std::uint32_t> trace_{0};
 };
 
-INSTANTIATE_TEST_SUITE_P(All, LinearTarget, ::testing::ValuesIn(machine_targets),
-                         [](const auto& info) { return std::string(name(info.param)); });
+OCTAVO_ON_LINEAR_PLACES(LinearTarget);
 
 #define EXPECT_ORACLE(stream, data, answer)                  \
   do {                                                       \

@@ -1,8 +1,15 @@
 // The targets that linear plans are tested on.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "core/target.hpp"
 #include "ops/elementwise/testing.hpp"
 #include "ops/linear/implementation.hpp"
 
@@ -22,5 +29,53 @@ namespace octavo::testing {
     if (is_available(target) && has_dot_product(target)) targets.push_back(target);
   return targets;
 }
+
+/// A target; and of AVX-512 VNNI, which has products for CPUs of two sorts, of which sort this one
+/// is said to be. All can run both.
+struct LinearPlace {
+  Target target = Target::scalar;
+  std::optional<bool> logic_beside_products = std::nullopt;
+};
+
+[[nodiscard]] inline std::string name(const LinearPlace& place) {
+  return std::string(octavo::name(place.target)) +
+         (place.logic_beside_products.value_or(false) ? "_idle" : "");
+}
+
+[[nodiscard]] inline std::vector<LinearPlace> linear_places() {
+  std::vector<LinearPlace> places;
+  for (const Target target : machine_targets) {
+    if (target != Target::avx512vnni) {
+      places.push_back({target});
+      continue;
+    }
+    for (const bool logic : {false, true}) places.push_back({target, logic});
+  }
+  return places;
+}
+
+/// Tests on each of them; one that this CPU lacks is skipped.
+class LinearPlaceTest : public ::testing::TestWithParam<LinearPlace> {
+ protected:
+  void SetUp() override {
+    const auto& [target, logic] = GetParam();
+    if (!is_available(target)) GTEST_SKIP() << "this CPU lacks " << octavo::name(target);
+    octavo::detail::pretend_logic_beside_products(logic);
+  }
+  void TearDown() override { octavo::detail::pretend_logic_beside_products(std::nullopt); }
+  [[nodiscard]] Target target() const { return GetParam().target; }
+  [[nodiscard]] Stream stream(int threads = 1) const {
+    return Stream::cpu({.threads = threads, .cap = target(), .trace = &trace_});
+  }
+  void skip_without_dot_product() const {
+    if (!has_dot_product(target()))
+      GTEST_SKIP() << octavo::name(target()) << " has no dot product of its own";
+  }
+  mutable std::atomic<std::uint32_t> trace_{0};
+};
+
+#define OCTAVO_ON_LINEAR_PLACES(suite)                                       \
+  INSTANTIATE_TEST_SUITE_P(All, suite, ::testing::ValuesIn(linear_places()), \
+                           [](const auto& info) { return octavo::testing::name(info.param); })
 
 }  // namespace octavo::testing

@@ -6,6 +6,7 @@
 //     rows, vectors                of a tile
 //     tall_rows, tall_vectors      of a tile for a few rows more, so that weights are read once;
 //                                  0 if there is none
+//     asks_ahead                   whether several rows ask for weights beforehand
 //     activation_bytes             of a step: 4 values
 //     Activation, Weights, Sums    types
 //     activation(p), weights(p)    load; one step's activations are repeated for each column
@@ -49,8 +50,8 @@ void dot_tile(const Tile& t) {
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) {
       const std::int8_t* at = weights[v] + step * step_bytes;
-      // (From the second cache: hardware alone asks it too late. It never faults.)
-      if constexpr (rows >= 4) __builtin_prefetch(at + 1024);
+      // (From the second cache: hardware alone asks some too late. It never faults.)
+      if constexpr (rows >= 4 && E::asks_ahead) __builtin_prefetch(at + 1024);
       w[v] = E::weights(at);
     }
 #pragma GCC unroll 8

@@ -55,6 +55,7 @@ extern const DotKernel dot_avx2;
 extern const DotKernel dot_avxvnni;
 extern const DotKernel dot_avx512;
 extern const DotKernel dot_avx512vnni;
+extern const DotKernel dot_avx512vnni_idle;  // where has_logic_beside_products
 extern const DotKernel dot_amx;
 #else
 extern const DotKernel dot_neon;

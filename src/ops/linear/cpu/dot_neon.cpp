@@ -18,6 +18,7 @@ struct Engine {
   static constexpr int vectors = 2;
   static constexpr int tall_rows = 0;
   static constexpr int tall_vectors = 0;
+  static constexpr bool asks_ahead = true;
   static constexpr std::int64_t activation_bytes = 4;
 
   static Activation activation(const unsigned char* p) {

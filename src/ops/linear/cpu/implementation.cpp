@@ -28,9 +28,19 @@ Found<std::shared_ptr<LinearImpl>> find_floats(const LinearProblem& p, const All
   return {std::make_shared<CpuFloatLinear>(p, kernels.impl, target, allowed.threads)};
 }
 
-// `idle`: for CPUs that have logic beside products, if there is another one for them.
-template <const DotKernel* dot, const GroupKernel* group, const GroupKernel* idle = group>
+// Products of an instruction set.
+struct LinearProducts {
+  const DotKernel* dot;
+  const GroupKernel* group;
+};
+template <const DotKernel* dot, const GroupKernel* group>
+LinearProducts any_cpu() {
+  return {dot, group};
+}
+
+template <LinearProducts (*products)()>
 Found<std::shared_ptr<LinearImpl>> find(const LinearProblem& p, const Allowed& allowed) {
+  const auto [dot, group] = products();
   if (is_float_linear(p)) return {nullptr, "not of floats"};
   const bool groups = p.group != 0 || is_packed(p.weight);
   // (Emulated tiles may be on a CPU that lacks what tiles come with.)
@@ -38,30 +48,35 @@ Found<std::shared_ptr<LinearImpl>> find(const LinearProblem& p, const Allowed& a
     return {nullptr, "products by weights in groups need " + std::string(name(group->beside))};
   const Found<LinearKernels> kernels = choose_kernels(p, allowed);
   if (!kernels.impl) return {nullptr, kernels.why_not};
-  const GroupKernel& products = has_logic_beside_products() ? *idle : *group;
-  if (groups) return {std::make_shared<CpuGroupLinear>(p, products, kernels.impl, allowed.threads)};
+  if (groups) return {std::make_shared<CpuGroupLinear>(p, *group, kernels.impl, allowed.threads)};
   return {std::make_shared<CpuLinear>(p, *dot, kernels.impl, allowed.threads)};
 }
+
+#if defined(__x86_64__)
+LinearProducts avx512vnni() {
+  if (has_logic_beside_products()) return {&dot_avx512vnni_idle, &group_avx512vnni_idle};
+  return {&dot_avx512vnni, &group_avx512vnni};
+}
+#endif
 
 // Best first. (sve has none of its own: its vectors have no fixed length, and panels do.)
 constexpr LinearEntry entries[] = {
 #if defined(__x86_64__)
-    {{Backend::cpu, Target::amx}, find<&dot_amx, &group_amx>},
-    {{Backend::cpu, Target::avx512vnni},
-     find<&dot_avx512vnni, &group_avx512vnni, &group_avx512vnni_idle>},
+    {{Backend::cpu, Target::amx}, find<any_cpu<&dot_amx, &group_amx>>},
+    {{Backend::cpu, Target::avx512vnni}, find<avx512vnni>},
     {{Backend::cpu, Target::avx512}, find_floats<Target::avx512>},
-    {{Backend::cpu, Target::avx512}, find<&dot_avx512, &group_avx512>},
-    {{Backend::cpu, Target::avxvnni}, find<&dot_avxvnni, &group_avxvnni>},
+    {{Backend::cpu, Target::avx512}, find<any_cpu<&dot_avx512, &group_avx512>>},
+    {{Backend::cpu, Target::avxvnni}, find<any_cpu<&dot_avxvnni, &group_avxvnni>>},
     {{Backend::cpu, Target::avx2}, find_floats<Target::avx2>},
-    {{Backend::cpu, Target::avx2}, find<&dot_avx2, &group_avx2>},
+    {{Backend::cpu, Target::avx2}, find<any_cpu<&dot_avx2, &group_avx2>>},
 #else
-    {{Backend::cpu, Target::i8mm}, find<&dot_i8mm, &group_i8mm>},
-    {{Backend::cpu, Target::dotprod}, find<&dot_dotprod, &group_dotprod>},
+    {{Backend::cpu, Target::i8mm}, find<any_cpu<&dot_i8mm, &group_i8mm>>},
+    {{Backend::cpu, Target::dotprod}, find<any_cpu<&dot_dotprod, &group_dotprod>>},
     {{Backend::cpu, Target::neon}, find_floats<Target::neon>},
-    {{Backend::cpu, Target::neon}, find<&dot_neon, &group_neon>},
+    {{Backend::cpu, Target::neon}, find<any_cpu<&dot_neon, &group_neon>>},
 #endif
     {{Backend::cpu, Target::scalar}, find_floats<Target::scalar>},
-    {{Backend::cpu, Target::scalar}, find<&dot_scalar, &group_scalar>},
+    {{Backend::cpu, Target::scalar}, find<any_cpu<&dot_scalar, &group_scalar>>},
 };
 
 }  // namespace
