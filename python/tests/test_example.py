@@ -110,3 +110,11 @@ def test_training_writes_what_the_folder_holds(tmp_path, monkeypatch, capsys):
     }
     assert llama.read_config(FOLDER / "model") == llama.read_config(tmp_path / "model")
     assert (tmp_path / "held_out.txt").read_bytes() == held_out
+
+
+def test_the_page_on_accuracy_has_its_rows():
+    page = (FOLDER.parents[1] / "docs" / "accuracy.md").read_text()
+    section = page.split("## A language model")[1].split("##")[0]
+    rows = [row for row in section.splitlines() if re.match(r"\| .+ \| [\d,]+ \|", row)]
+    assert len(rows) == 8
+    assert set(rows) <= set(README.splitlines())
