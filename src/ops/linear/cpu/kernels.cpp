@@ -40,8 +40,10 @@ struct Find {
       found.quantize_reference =
           need(find_kernel<Target::scalar>(key), "reference", compute, p.output);
     }
-    if (is_float_linear(p))
+    if (is_float_linear(p)) {
       found.floats = need(find_float<target>(p.weight), "products", p.activation, p.weight);
+      if (p.activation != DType::f32) found.widen = find_convert<target>(p.activation, DType::f32);
+    }
     if (is_dynamic(p)) {
       const KernelKey key{Op::quantize, p.activation, p.quantized, false};
       found.fused = need(find_fused<target>(key), "dynamic range", p.activation, p.quantized);

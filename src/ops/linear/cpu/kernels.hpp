@@ -7,6 +7,7 @@
 #include "ops/linear/cpu/row_kernels.hpp"
 #include "ops/linear/problem.hpp"
 #include "ops/runs/cpu/call.hpp"
+#include "ops/runs/cpu/convert.hpp"
 
 namespace octavo::detail {
 
@@ -16,6 +17,7 @@ struct LinearKernels {
   RowKernels rows;
   EpilogueFunction<float> sums = nullptr;  // to s32
   FloatFunction floats = nullptr;          // of layers of floats
+  ConvertFunction widen = nullptr;         // of their activations to f32, or null: they are
   // Of the problem's compute type; to its output, or where none is `direct`, to values of C.
   EpilogueFunction<float> epilogue_f32 = nullptr;
   EpilogueFunction<double> epilogue_f64 = nullptr;
