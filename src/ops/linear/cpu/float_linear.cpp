@@ -52,14 +52,17 @@ void CpuFloatLinear::bring(const TensorRef& input, const Block& block, float* to
   constexpr std::int64_t piece = 512;
   alignas(64) float widened[float_rows][piece];
   const std::int64_t size = bits(problem.activation) / 8;
+  const ConvertFunction widen = problem.activation == DType::f32
+                                    ? nullptr
+                                    : kernels_.conversion(problem.activation, DType::f32);
   const unsigned char* rows[float_rows];
   for (std::int64_t k = 0; k < problem.k; k += piece) {
     const std::int64_t n = std::min(piece, problem.k - k);
     for (std::int64_t r = 0; r < block.rows; ++r) {
       rows[r] = static_cast<const unsigned char*>(input.data) +
                 ((block.first + r) * input.strides[0] + k) * size;
-      if (kernels_.widen == nullptr) continue;
-      kernels_.widen(rows[r], n, block.rows == 1 ? to + k : widened[r]);
+      if (widen == nullptr) continue;
+      widen(rows[r], n, block.rows == 1 ? to + k : widened[r]);
       rows[r] = reinterpret_cast<const unsigned char*>(widened[r]);
     }
     if (block.rows == 1) continue;  // (One row of f32 is read where it is.)

@@ -26,6 +26,9 @@ struct Find {
     };
     const DType compute = compute_type(p);
     found.rows = row_kernels<target>();
+    found.conversion = find_convert<target>;
+    found.terms_f32 = find_terms<target, float>();
+    found.terms_f64 = find_terms<target, double>();
     found.sums = need(find_epilogue<target, float>(DType::s32), "sums", DType::s32, DType::s32);
     if (compute == DType::f64) {
       found.epilogue_f64 =
@@ -40,10 +43,8 @@ struct Find {
       found.quantize_reference =
           need(find_kernel<Target::scalar>(key), "reference", compute, p.output);
     }
-    if (is_float_linear(p)) {
+    if (is_float_linear(p))
       found.floats = need(find_float<target>(p.weight), "products", p.activation, p.weight);
-      if (p.activation != DType::f32) found.widen = find_convert<target>(p.activation, DType::f32);
-    }
     if (is_dynamic(p)) {
       const KernelKey key{Op::quantize, p.activation, p.quantized, false};
       found.fused = need(find_fused<target>(key), "dynamic range", p.activation, p.quantized);
