@@ -107,6 +107,8 @@ void CpuGroupLinear::find_weights(const LinearOperands& o, const GroupRows& rows
       if (problem.group != 0) {
         plain.scales = o.weight_scales->data;
         plain.scale_type = o.weight_scales->dtype;
+        if (plain.scale_type != format.scales)
+          plain.convert = kernels_.conversion(plain.scale_type, format.scales);
         if (problem.weight_zero_points)
           plain.zero_points = static_cast<const std::int32_t*>(o.weight_zero_points->data);
       }
