@@ -263,6 +263,19 @@ class Checker {
 
 }  // namespace
 
+Error scale_refusal(const char* argument, double value, DType compute, std::int64_t index) {
+  const FpEnvironment environment;  // (f64 may be rounded)
+  if (compute != DType::f64) value = static_cast<double>(static_cast<float>(value));
+  return invalid(argument, fmt::format("expected finite scales, got {} (as {}) at index {}", value,
+                                       name(compute), index));
+}
+
+Error zero_point_refusal(const char* argument, std::int32_t value, DType type, std::int64_t index) {
+  const IntRange range = storage_range(type);
+  return invalid(argument, fmt::format("expected {} to {}, the range of {}, got {} at index {}",
+                                       range.min, range.max, name(type), value, index));
+}
+
 Status check_linear(const LinearProblem& problem, const WeightFormat& format,
                     const LinearOperands& operands, Lent& lent) {
   return Checker(problem, format, operands, lent).check();
