@@ -34,7 +34,7 @@ Result<AnyLinearPlan> AnyLinearPlan::select(const Stream& stream, const LinearPr
   if (Status s = check_linear_problem(problem); !s) return s.error();
   const Result<Allowed> allowed = allowed_places(stream, preference);
   if (!allowed) return allowed.error();
-  auto chosen = choose(*allowed, problem, {cpu_linear(), test_linear});
+  auto chosen = choose(*allowed, problem, {cpu_linear(), cuda_linear(), test_linear});
   if (!chosen) return chosen.error();
 
   LinearImpl& impl = *chosen->impl;

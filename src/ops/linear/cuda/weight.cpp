@@ -131,6 +131,10 @@ Result<PackedWeight> CudaPack::make(bool zeroed) const {
   return PackedWeightAccess::make(*std::move(made));
 }
 
+bool CudaPack::holds(const PackedWeight& packed) const {
+  return packed.format() == format && device_weight(packed).context->ordinal == device_;
+}
+
 Status CudaPack::run(const Stream& on, const PackWeightArgs& args) const {
   CudaStream& stream = cuda_of(on);
   const Enqueue alone(stream);

@@ -19,6 +19,12 @@ struct CudaWeight final : PackedWeight::Impl {
                                                   const WeightFormat& format);
   ~CudaWeight() override;
 
+  /// Waits for what was run on the context's streams; those of the caller's that are not ordered
+  /// with the legacy default stream are the caller's to wait for.
+  [[nodiscard]] Status unpack(const TensorMut& weight, const TensorMut& scales,
+                              const TensorMut& zero_points) const override;
+  [[nodiscard]] bool can_unpack() const override { return true; }
+
   [[nodiscard]] void* at(std::int64_t offset) const { return static_cast<char*>(memory_) + offset; }
 
   const WeightLayout layout;
@@ -61,6 +67,9 @@ class CudaPack final : public detail::PackImpl {
   [[nodiscard]] Result<PackedWeight> make(bool zeroed) const override;
   [[nodiscard]] Status check_values(const PackWeightArgs& /*args*/) const override { return {}; }
   [[nodiscard]] Status run(const Stream& stream, const PackWeightArgs& args) const override;
+  [[nodiscard]] bool holds(const PackedWeight& packed) const override;
+  [[nodiscard]] Status pack_from_host(const Stream& stream,
+                                      const PackWeightArgs& args) const override;
 
  private:
   const int device_;
