@@ -20,6 +20,10 @@ struct Lent {
 Status check_linear(const LinearProblem& problem, const WeightFormat& format,
                     const LinearOperands& operands, Lent& lent);
 
+/// That all of it is memory of the backend, and of the device where that is known (not -1).
+Status check_linear_memory(const LinearProblem& problem, const LinearOperands& operands,
+                           Backend backend, int device, const void* workspace);
+
 /// [n, k] of `dtype`, with rows that may lie apart.
 Status check_weight(const TensorRef& weight, DType dtype, std::int64_t n, std::int64_t k);
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/check.hpp"
+#include "core/memory_place.hpp"
 #include "ops/linear/check.hpp"
 #include "ops/linear/implementation.hpp"
 #include "ops/linear/packed_weight.hpp"
@@ -81,6 +82,18 @@ Status check_tensors(const detail::PackImpl& impl, const PackWeightArgs& args) {
   return {};
 }
 
+Status check_pack_memory(const PackWeightArgs& args, Backend backend, int device) {
+  const auto data = [](const TensorRef& t) -> const void* {
+    for (int i = 0; i < t.shape.rank(); ++i)
+      if (t.shape[i] == 0) return nullptr;
+    return t.data;
+  };
+  return detail::check_memory(backend, device,
+                              {{"weight", data(args.weight)},
+                               {"scales", data(args.scales)},
+                               {"zero_points", data(args.zero_points)}});
+}
+
 }  // namespace
 
 Result<PackWeightPlan> PackWeightPlan::select(const Stream& stream, const Descriptor& descriptor,
@@ -107,12 +120,14 @@ Result<PackedWeight> PackWeightPlan::make_packed() const { return impl_->make(tr
 
 Status PackWeightPlan::can_implement(const Args& args) const {
   if (Status s = check_tensors(*impl_, args); !s) return s;
+  if (Status s = check_pack_memory(args, impl_->sku.backend, -1); !s) return s;
   return impl_->check_values(args);
 }
 
 Status PackWeightPlan::run(const Stream& stream, Workspace /*workspace*/, const Args& args) const {
   if (Status s = detail::check_stream(stream, impl_->sku.backend); !s) return s;
   if (Status s = check_tensors(*impl_, args); !s) return s;
+  if (Status s = check_pack_memory(args, impl_->sku.backend, stream.impl().device); !s) return s;
   return impl_->run(stream, args);
 }
 

@@ -4,15 +4,11 @@
 // small.)
 #pragma once
 
+#include "cuda/device/refusals.hpp"
 #include "numerics/narrow_f64.hpp"
 #include "ops/linear/cuda/args.hpp"
 
 namespace octavo::cuda {
-
-/// Whether the values of this run were refused: then nothing is written.
-OCTAVO_DEVICE bool is_refused(const Refusal* latest) {
-  return latest != nullptr && latest->key != nothing_wrong;
-}
 
 /// A float of any type in the compute type. f64 is rounded to f32 without an f64 instruction.
 template <class C>

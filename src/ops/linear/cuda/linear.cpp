@@ -188,6 +188,8 @@ std::int64_t CudaLinear::product_rows_of(std::int64_t rows) const {
 
 Status CudaLinear::run(const Stream& on, void* workspace, const detail::LinearOperands& o) const {
   CudaStream& stream = cuda_of(on);
+  if (problem.packed_weight)
+    if (Status s = check_device(device_weight(o.weight->packed), stream, "weight"); !s) return s;
   const Enqueue alone(stream);
   if (!alone.status()) return alone.status();
   const auto checked = check_linear_values(stream, problem, o);

@@ -135,8 +135,18 @@ bool CudaPack::holds(const PackedWeight& packed) const {
   return packed.format() == format && device_weight(packed).context->ordinal == device_;
 }
 
+Status check_device(const CudaWeight& weight, const CudaStream& stream, const char* argument) {
+  const int device = weight.context->ordinal;
+  if (device == stream.context().ordinal) return {};
+  return detail::invalid(argument,
+                         fmt::format("expected one on CUDA device {}, the stream's, got one "
+                                     "on device {}; to(stream) makes a copy",
+                                     stream.context().ordinal, device));
+}
+
 Status CudaPack::run(const Stream& on, const PackWeightArgs& args) const {
   CudaStream& stream = cuda_of(on);
+  if (Status s = check_device(device_weight(*args.packed), stream, "packed"); !s) return s;
   const Enqueue alone(stream);
   if (!alone.status()) return alone.status();
   const CudaWeight& to = device_weight(*args.packed);

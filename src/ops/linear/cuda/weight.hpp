@@ -45,6 +45,9 @@ inline const CudaWeight& device_weight(const PackedWeight& packed) {
   return static_cast<const CudaWeight&>(*packed.impl());
 }
 
+/// That a weight lies on the stream's device.
+Status check_device(const CudaWeight& weight, const CudaStream& stream, const char* argument);
+
 /// Where the parts of a packed weight are.
 struct WeightParts {
   void* codes = nullptr;
