@@ -1,6 +1,7 @@
 // What the tests of the linear plans share: any plan behind one call, beside the oracle's answer.
 #pragma once
 
+#include "ops/linear/testing_cuda.hpp"
 #include "ops/linear/testing_oracle.hpp"
 
 namespace octavo::testing {
@@ -66,11 +67,39 @@ Args linear_args(const LinearData& d, const PackedWeight& packed, Matrix& out) {
   return pack(stream, d.weight.ref(), groups_of(d));
 }
 
+/// Of rows that lie where the stream computes.
+template <class Plan>
+std::string run_on_device(const Stream& stream, const Plan& plan, const LinearData& d,
+                          Matrix& out) {
+  OnDevice device(stream);
+  PackedWeight packed;
+  if (d.c.packed) {
+    TensorRef rows = d.weight.ref();
+    WeightGroups groups = groups_of(d);
+    device.move(rows);
+    device.move(groups.scales);
+    device.move(groups.zero_points);
+    auto made = pack(stream, rows, groups);
+    if (!made) return made.error().message();
+    packed = *made;
+  }
+  const WorkspaceBuffer workspace(stream, plan.workspace_size());
+  out = blank_output(d.c);
+  const auto args =
+      device.moved(linear_args<typename Plan::Args>(d, packed, out), out.bytes.size());
+  const Status ran = plan.run(stream, workspace, args);
+  const Status done = stream.synchronize();
+  device.down(out.bytes.data(), args.output.data, out.bytes.size());
+  if (!ran) return ran.error().message();
+  return done ? std::string() : done.error().message();
+}
+
 template <class Plan>
 std::string run_plan(const Stream& stream, const typename Plan::Descriptor& descriptor,
                      const LinearData& d, Matrix& out) {
   const auto plan = Plan::select(stream, descriptor);
   if (!plan) return plan.error().message();
+  if (stream.backend() == Backend::cuda) return run_on_device(stream, *plan, d, out);
   PackedWeight packed;
   if (d.c.packed) {
     auto made = packed_weight(stream, d);

@@ -12,6 +12,7 @@
 #include "core/target.hpp"
 #include "ops/elementwise/testing.hpp"
 #include "ops/linear/implementation.hpp"
+#include "ops/linear/testing_cuda.hpp"
 
 namespace octavo::testing {
 
@@ -51,24 +52,33 @@ struct LinearPlace {
     }
     for (const bool logic : {false, true}) places.push_back({target, logic});
   }
+  places.push_back({Target::sm80});
   return places;
 }
 
-/// Tests on each of them; one that this CPU lacks is skipped.
+/// Tests on each of them, and on a CUDA device; what this machine lacks is skipped.
 class LinearPlaceTest : public ::testing::TestWithParam<LinearPlace> {
  protected:
   void SetUp() override {
     const auto& [target, logic] = GetParam();
+    if (on_device()) {
+      if (!cuda_stream()) GTEST_SKIP() << cuda_stream().error().message();
+      return;
+    }
     if (!is_available(target)) GTEST_SKIP() << "this CPU lacks " << octavo::name(target);
     octavo::detail::pretend_logic_beside_products(logic);
   }
   void TearDown() override { octavo::detail::pretend_logic_beside_products(std::nullopt); }
   [[nodiscard]] Target target() const { return GetParam().target; }
+  [[nodiscard]] bool on_device() const { return target() == Target::sm80; }
+  /// Whether many cases take too long.
+  [[nodiscard]] bool slow() const { return slow_machine() || on_device(); }
   [[nodiscard]] Stream stream(int threads = 1) const {
+    if (on_device()) return *cuda_stream();
     return Stream::cpu({.threads = threads, .cap = target(), .trace = &trace_});
   }
   void skip_without_dot_product() const {
-    if (!has_dot_product(target()))
+    if (!on_device() && !has_dot_product(target()))
       GTEST_SKIP() << octavo::name(target()) << " has no dot product of its own";
   }
   mutable std::atomic<std::uint32_t> trace_{0};
