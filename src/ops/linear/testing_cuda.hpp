@@ -12,9 +12,10 @@
 
 namespace octavo::testing {
 
-/// One for all tests of a program; or why there is none.
+/// One for all tests of a program; or why there is none. (It is never given back: at exit the driver may
+/// be gone before it.)
 [[nodiscard]] inline const Result<Stream>& cuda_stream() {
-  static const Result<Stream> stream = Stream::cuda();
+  static const auto& stream = *new Result<Stream>(Stream::cuda());
   return stream;
 }
 
