@@ -91,11 +91,15 @@ inline void place(Bytes& contiguous, const Elements& from, Placed& to) {
 }
 
 /// Selects and runs, with a workspace of its own.
-inline Status run_call(const Stream& stream, const Problem& p, const Call& call) {
+inline Status run_call(const Stream& stream, const Problem& p, Call call) {
   const auto plan = select_plan(stream, p);
   if (!plan) return plan.error();
+  if (!has_input(p.op)) call.input = {};
+  if (!has_grad(p.op)) call.grad = {};
   const WorkspaceBuffer workspace((*plan)->workspace_size());
-  return (*plan)->run(stream, workspace, call);
+  return run_there(stream, {&call.input, &call.grad, &call.scales, &call.zero_points},
+                   {&call.output}, workspace,
+                   [&](Workspace lent) { return (*plan)->run(stream, lent, call); });
 }
 
 /// The problem of a layout on a tensor of this shape: a group is a third of a row.
