@@ -1,8 +1,8 @@
 // What the tests of the linear plans share: any plan behind one call, beside the oracle's answer.
 #pragma once
 
-#include "ops/linear/testing_cuda.hpp"
 #include "ops/linear/testing_oracle.hpp"
+#include "testing/cuda.hpp"
 
 namespace octavo::testing {
 
@@ -67,31 +67,78 @@ Args linear_args(const LinearData& d, const PackedWeight& packed, Matrix& out) {
   return pack(stream, d.weight.ref(), groups_of(d));
 }
 
-/// Of rows that lie where the stream computes.
+/// The arguments of a linear, on a device.
+template <class Args>
+void add_tensors(const Args& args, Mirror& mirror) {
+  mirror.add(args.input);
+  if (!args.weight.is_packed) mirror.add(args.weight.tensor);
+  if constexpr (requires { args.weight_scales; }) {
+    mirror.add(args.weight_scales);
+    mirror.add(args.weight_zero_points);
+  }
+  mirror.add(args.bias);
+  mirror.add(args.residual);
+  if constexpr (requires { args.activation_scales; }) {
+    mirror.add(args.activation_scales);
+    mirror.add(args.activation_zero_points);
+  }
+  mirror.add(args.output);
+}
+template <class Args>
+Args moved(Args args, const Mirror& mirror) {
+  args.input = mirror.moved(args.input);
+  args.weight.tensor = mirror.moved(args.weight.tensor);
+  if constexpr (requires { args.weight_scales; }) {
+    args.weight_scales = mirror.moved(args.weight_scales);
+    args.weight_zero_points = mirror.moved(args.weight_zero_points);
+  }
+  args.bias = mirror.moved(args.bias);
+  args.residual = mirror.moved(args.residual);
+  if constexpr (requires { args.activation_scales; }) {
+    args.activation_scales = mirror.moved(args.activation_scales);
+    args.activation_zero_points = mirror.moved(args.activation_zero_points);
+  }
+  args.output = mirror.moved(args.output);
+  return args;
+}
+
+/// Packs rows of the host's memory where the stream computes.
+[[nodiscard]] inline Result<PackedWeight> packed_there(const Stream& stream, const LinearData& d) {
+  const TensorRef rows = d.weight.ref();
+  WeightGroups groups = groups_of(d);
+  Mirror mirror(stream);
+  mirror.add(rows);
+  mirror.add(groups.scales);
+  mirror.add(groups.zero_points);
+  mirror.upload();
+  groups.scales = mirror.moved(groups.scales);
+  groups.zero_points = mirror.moved(groups.zero_points);
+  Result<PackedWeight> packed = pack(stream, mirror.moved(rows), groups);
+  const Status done = stream.synchronize();
+  if (packed && !done) return done.error();
+  return packed;
+}
+
 template <class Plan>
-std::string run_on_device(const Stream& stream, const Plan& plan, const LinearData& d,
-                          Matrix& out) {
-  OnDevice device(stream);
+std::string run_there(const Stream& stream, const Plan& plan, const LinearData& d, Matrix& out) {
   PackedWeight packed;
   if (d.c.packed) {
-    TensorRef rows = d.weight.ref();
-    WeightGroups groups = groups_of(d);
-    device.move(rows);
-    device.move(groups.scales);
-    device.move(groups.zero_points);
-    auto made = pack(stream, rows, groups);
+    auto made = packed_there(stream, d);
     if (!made) return made.error().message();
     packed = *made;
   }
-  const WorkspaceBuffer workspace(stream, plan.workspace_size());
   out = blank_output(d.c);
-  const auto args =
-      device.moved(linear_args<typename Plan::Args>(d, packed, out), out.bytes.size());
-  const Status ran = plan.run(stream, workspace, args);
+  auto args = linear_args<typename Plan::Args>(d, packed, out);
+  Mirror mirror(stream);
+  add_tensors(args, mirror);
+  mirror.upload();
+  const WorkspaceBuffer workspace(stream, plan.workspace_size());
+  const Status ran = plan.run(stream, workspace, moved(args, mirror));
   const Status done = stream.synchronize();
-  device.down(out.bytes.data(), args.output.data, out.bytes.size());
+  const bool is_untouched = mirror.download();
   if (!ran) return ran.error().message();
-  return done ? std::string() : done.error().message();
+  if (!done) return done.error().message();
+  return is_untouched ? std::string() : "bytes in front of an argument changed";
 }
 
 template <class Plan>
@@ -99,7 +146,7 @@ std::string run_plan(const Stream& stream, const typename Plan::Descriptor& desc
                      const LinearData& d, Matrix& out) {
   const auto plan = Plan::select(stream, descriptor);
   if (!plan) return plan.error().message();
-  if (stream.backend() == Backend::cuda) return run_on_device(stream, *plan, d, out);
+  if (stream.backend() == Backend::cuda) return run_there(stream, *plan, d, out);
   PackedWeight packed;
   if (d.c.packed) {
     auto made = packed_weight(stream, d);

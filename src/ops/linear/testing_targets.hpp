@@ -12,9 +12,16 @@
 #include "core/target.hpp"
 #include "ops/elementwise/testing.hpp"
 #include "ops/linear/implementation.hpp"
-#include "ops/linear/testing_cuda.hpp"
+#include "testing/cuda.hpp"
 
 namespace octavo::testing {
+
+/// A CUDA stream for all tests of a program. (It is never given back: at exit the driver may be
+/// gone before it.)
+[[nodiscard]] inline const Stream& shared_cuda_stream() {
+  static const auto& stream = *new Stream(*cuda_stream());
+  return stream;
+}
 
 /// Whether a target has a dot product of its own.
 [[nodiscard]] inline bool has_dot_product(Target target) {
@@ -62,7 +69,7 @@ class LinearPlaceTest : public ::testing::TestWithParam<LinearPlace> {
   void SetUp() override {
     const auto& [target, logic] = GetParam();
     if (on_device()) {
-      if (!cuda_stream()) GTEST_SKIP() << cuda_stream().error().message();
+      if (!has_cuda()) GTEST_SKIP() << "there is no CUDA device";
       return;
     }
     if (!is_available(target)) GTEST_SKIP() << "this CPU lacks " << octavo::name(target);
@@ -74,7 +81,7 @@ class LinearPlaceTest : public ::testing::TestWithParam<LinearPlace> {
   /// Whether many cases take too long.
   [[nodiscard]] bool slow() const { return slow_machine() || on_device(); }
   [[nodiscard]] Stream stream(int threads = 1) const {
-    if (on_device()) return *cuda_stream();
+    if (on_device()) return shared_cuda_stream();
     return Stream::cpu({.threads = threads, .cap = target(), .trace = &trace_});
   }
   void skip_without_dot_product() const {

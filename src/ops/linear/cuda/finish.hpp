@@ -68,7 +68,9 @@ OCTAVO_DEVICE void finish_value(const FinishArgs& a, std::int64_t row, std::int6
   }
   if (a.residual != nullptr)
     y = y + load_float<C>(a.residual, a.residual_type, row * a.residual_stride + column);
-  if (a.relu) y = numerics::relu(y);
+  // (numerics::relu, but for the compiler, which would make a maximum of it: that takes -0 for less
+  // than +0.)
+  if (a.relu && opaque(y) < 0) y = 0;
   const std::int64_t at = row * a.output_stride + column;
   switch (a.output_type) {
     case DType::f32:
