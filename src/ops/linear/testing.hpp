@@ -104,6 +104,7 @@ Args moved(Args args, const Mirror& mirror) {
 
 /// Packs rows of the host's memory where the stream computes.
 [[nodiscard]] inline Result<PackedWeight> packed_there(const Stream& stream, const LinearData& d) {
+  if (stream.backend() != Backend::cuda) return packed_weight(stream, d);
   const TensorRef rows = d.weight.ref();
   WeightGroups groups = groups_of(d);
   Mirror mirror(stream);
@@ -119,6 +120,23 @@ Args moved(Args args, const Mirror& mirror) {
   return packed;
 }
 
+/// Runs a plan with arguments of the host's memory, wherever it computes, and waits. (Packed
+/// weights are there already.)
+template <class Plan>
+Status run_anywhere(const Stream& stream, const Plan& plan, const typename Plan::Args& args) {
+  if (stream.backend() != Backend::cuda)
+    return plan.run(stream, WorkspaceBuffer(plan.workspace_size()), args);
+  Mirror mirror(stream);
+  add_tensors(args, mirror);
+  mirror.upload();
+  const WorkspaceBuffer workspace(stream, plan.workspace_size());
+  const Status ran = plan.run(stream, workspace, moved(args, mirror));
+  const Status done = stream.synchronize();
+  if (!mirror.download())
+    return Error(ErrorCode::backend, "output", "output: bytes in front of an argument changed");
+  return ran ? done : ran;
+}
+
 template <class Plan>
 std::string run_there(const Stream& stream, const Plan& plan, const LinearData& d, Matrix& out) {
   PackedWeight packed;
@@ -128,17 +146,8 @@ std::string run_there(const Stream& stream, const Plan& plan, const LinearData& 
     packed = *made;
   }
   out = blank_output(d.c);
-  auto args = linear_args<typename Plan::Args>(d, packed, out);
-  Mirror mirror(stream);
-  add_tensors(args, mirror);
-  mirror.upload();
-  const WorkspaceBuffer workspace(stream, plan.workspace_size());
-  const Status ran = plan.run(stream, workspace, moved(args, mirror));
-  const Status done = stream.synchronize();
-  const bool is_untouched = mirror.download();
-  if (!ran) return ran.error().message();
-  if (!done) return done.error().message();
-  return is_untouched ? std::string() : "bytes in front of an argument changed";
+  const Status s = run_anywhere(stream, plan, linear_args<typename Plan::Args>(d, packed, out));
+  return s ? std::string() : s.error().message();
 }
 
 template <class Plan>

@@ -38,6 +38,13 @@ namespace octavo::testing {
   return targets;
 }
 
+/// And sm80, where there is a device.
+[[nodiscard]] inline std::vector<Target> linear_targets_and_device() {
+  std::vector<Target> targets = linear_targets();
+  if (has_cuda()) targets.push_back(Target::sm80);
+  return targets;
+}
+
 /// A target; and of AVX-512 VNNI, which has products for CPUs of two sorts, of which sort this one
 /// is said to be. All can run both.
 struct LinearPlace {

@@ -4,9 +4,9 @@
 #include "ops/linear/cuda/linear.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <bit>
 
-#include "core/fp_environment.hpp"
+#include "numerics/narrow_f64.hpp"
 #include "numerics/segments.hpp"
 #include "ops/linear/cuda/values.hpp"
 #include "ops/linear/problem.hpp"
@@ -111,11 +111,8 @@ WeightFormat format_of(const detail::LinearProblem& p) {
                        p.packed_weight ? p.weight_scale : DType::f64);
 }
 
-// Of a scale given by value, whatever the caller's rounding.
-__attribute__((noinline)) float rounded(double scale) {
-  const detail::FpEnvironment environment;
-  return static_cast<float>(scale);
-}
+// (By integer arithmetic: the caller's rounding mode and traps have no part in it.)
+float rounded(double scale) { return numerics::narrow_f64(std::bit_cast<std::uint64_t>(scale)); }
 
 }  // namespace
 
@@ -202,7 +199,7 @@ Status CudaLinear::run(const Stream& on, void* workspace, const detail::LinearOp
   ProductArgs args;
   fill_finish(call, args.finish);
   if (detail::is_float_linear(problem)) return multiply_floats(call, args.finish, weights.codes);
-  args.product_rows = product_rows_of(call.rows);
+  args.product_rows = halves_ == 1 ? call.rows : product_rows_of(call.rows);
   if (Status s = bring_rows(call, args); !s) return s;
   if (adds_columns_) args.finish.column_sums = weights.sums;
   args.codes = weights.codes;
@@ -317,7 +314,7 @@ Status CudaLinear::multiply(const Call& call, const ProductArgs& given) const {
     args.to = call.workspace + places_.parts;
     f.from = args.to;
     f.stride = problem.n;
-    f.piece_stride = args.product_rows * problem.n;
+    f.piece_stride = product_rows_of(call.rows) * problem.n;
     f.pieces = pieces_;
   }
   const Status s =
