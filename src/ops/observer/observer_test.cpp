@@ -39,9 +39,9 @@ void expect_same_in_any_order(const ObserverDescriptor& d) {
   for (const Bytes& b : batches)
     reference.see(Stream::cpu({.threads = 1, .cap = Target::scalar}), tensor_of(b, d.input), want);
 
-  for (const Target target : tested_targets())
-    for (const int threads : all_thread_counts) {
-      const Stream stream = Stream::cpu({.threads = threads, .cap = target});
+  for (const Target target : tested_places())
+    for (const Stream& stream : Streams(target)) {
+      const int threads = stream.threads();
       const Watch<Plan> watch(stream, d);
       auto backwards = watch.plan.make_state();
       auto odd = watch.plan.make_state();
