@@ -14,6 +14,19 @@
 
 namespace octavo::testing {
 
+/// Whether there is a CUDA device, or what stands in for one.
+[[nodiscard]] inline bool has_cuda() {
+  static const bool has = static_cast<bool>(Stream::cuda());
+  return has;
+}
+
+/// One of a CPU's thread, and one of a CUDA device if there is one.
+[[nodiscard]] inline std::vector<Stream> one_of_each() {
+  std::vector<Stream> streams{Stream::cpu({.threads = 1})};
+  if (has_cuda()) streams.push_back(*Stream::cuda());
+  return streams;
+}
+
 /// Lends memory of the host to a stream. On a device each lent piece is an allocation of its own,
 /// so that who reads or writes beside it is found out.
 class Lent {

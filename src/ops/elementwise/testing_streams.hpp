@@ -5,17 +5,12 @@
 #include <vector>
 
 #include "ops/elementwise/testing_data.hpp"
+#include "testing/lent.hpp"
 #include "testing/threads.hpp"
 
 namespace octavo::testing {
 
 static_assert(all_thread_counts.back() == 16, "as many as ManyThreads lets start");
-
-/// Whether there is a CUDA device, or what stands in for one.
-[[nodiscard]] inline bool has_cuda() {
-  static const bool has = static_cast<bool>(Stream::cuda());
-  return has;
-}
 
 /// One stream per thread count, all capped at one target; of a CUDA device, one.
 class Streams {
