@@ -1,0 +1,223 @@
+// What lanes of a warp tell each other: shfl, vote, match, redux; and packing of registers.
+#include "tests/cuda/driver/lanes.hpp"
+
+namespace standin::STANDIN_TARGET {
+namespace {
+
+// The lanes of a `.sync` instruction must be here together, as its mask says.
+void check_members(Warp& w, const u32* members, const char* name) {
+  for_lanes(w.mask, [&](u32 l) {
+    if (members[l] == w.mask) return;
+    char text[160];
+    std::snprintf(text, sizeof text, "%s with the mask 0x%08x, executed by the lanes 0x%08x", name,
+                  members[l], w.mask);
+    fault(launch_failed, text, static_cast<int>(l));
+  });
+}
+
+enum class Shuffle : u8 { up, down, bfly, idx };
+
+// d, a, b, c, members; the form with a predicate has it behind d.
+template <Shuffle S, bool HasPred>
+void shfl(Warp& w, const Inst& i) {
+  constexpr int at = HasPred ? 1 : 0;
+  const Ref* list = i.list;
+  const u32* a = row<const u32>(w, list[at + 1]);
+  const u32* b = row<const u32>(w, list[at + 2]);
+  const u32* c = row<const u32>(w, list[at + 3]);
+  check_members(w, row<const u32>(w, list[at + 4]), "shfl.sync");
+  u32 result[lane_count];
+  u32 inside[lane_count];
+  for_lanes(w.mask, [&](u32 l) {
+    const u32 bval = b[l] & 0x1f;
+    const u32 cval = c[l] & 0x1f;
+    const u32 segment = c[l] >> 8 & 0x1f;
+    const u32 max_lane = (l & segment) | (cval & ~segment);
+    const u32 min_lane = l & segment;
+    u32 j = 0;
+    bool p = false;
+    // (Signed, as j may be below 0 or above 31.)
+    if constexpr (S == Shuffle::up) {
+      const s32 s = static_cast<s32>(l) - static_cast<s32>(bval);
+      p = s >= static_cast<s32>(max_lane);
+      j = static_cast<u32>(s);
+    } else if constexpr (S == Shuffle::down) {
+      j = l + bval;
+      p = j <= max_lane;
+    } else if constexpr (S == Shuffle::bfly) {
+      j = l ^ bval;
+      p = j <= max_lane;
+    } else {
+      j = min_lane | (bval & ~segment);
+      p = j <= max_lane;
+    }
+    if (!p) j = l;
+    if ((w.mask >> j & 1) == 0)
+      fault(launch_failed,
+            "shfl.sync reads from lane " + std::to_string(j) + ", which is not there",
+            static_cast<int>(l));
+    result[l] = a[j];
+    inside[l] = p ? 0xffffffffu : 0u;
+  });
+  u32* d = row<u32>(w, list[0]);
+  for_lanes(w.mask, [&](u32 l) { d[l] = result[l]; });
+  if constexpr (HasPred) {
+    u32* p = row<u32>(w, list[1]);
+    for_lanes(w.mask, [&](u32 l) { p[l] = inside[l]; });
+  }
+}
+
+enum class Vote : u8 { ballot, all, any, uni };
+
+// d, predicate, members
+template <Vote V>
+void vote(Warp& w, const Inst& i) {
+  check_members(w, row<const u32>(w, i.ref[2]), "vote.sync");
+  const u32 on = mask_of(row<const u32>(w, i.ref[1])) & w.mask;
+  const bool result = V == Vote::all   ? on == w.mask
+                      : V == Vote::any ? on != 0
+                                       : on == 0 || on == w.mask;
+  const u32 value = V == Vote::ballot ? on : result ? 0xffffffffu : 0u;
+  u32* d = row<u32>(w, i.ref[0]);
+  for_lanes(w.mask, [&](u32 l) { d[l] = value; });
+}
+
+void activemask(Warp& w, const Inst& i) {
+  u32* d = row<u32>(w, i.ref[0]);
+  for_lanes(w.mask, [&](u32 l) { d[l] = w.mask; });
+}
+
+template <class T>
+void match_any(Warp& w, const Inst& i) {
+  check_members(w, row<const u32>(w, i.ref[2]), "match.any.sync");
+  const T* a = row<const T>(w, i.ref[1]);
+  u32 result[lane_count];
+  for_lanes(w.mask, [&](u32 l) {
+    result[l] = 0;
+    for_lanes(w.mask, [&](u32 k) { result[l] |= a[k] == a[l] ? 1u << k : 0u; });
+  });
+  u32* d = row<u32>(w, i.ref[0]);
+  for_lanes(w.mask, [&](u32 l) { d[l] = result[l]; });
+}
+
+struct RAdd {
+  template <class T>
+  static T f(T a, T b) {
+    return a + b;
+  }
+};
+struct RMin {
+  template <class T>
+  static T f(T a, T b) {
+    return a < b ? a : b;
+  }
+};
+struct RMax {
+  template <class T>
+  static T f(T a, T b) {
+    return a > b ? a : b;
+  }
+};
+struct RAnd {
+  template <class T>
+  static T f(T a, T b) {
+    return a & b;
+  }
+};
+struct ROr {
+  template <class T>
+  static T f(T a, T b) {
+    return a | b;
+  }
+};
+struct RXor {
+  template <class T>
+  static T f(T a, T b) {
+    return a ^ b;
+  }
+};
+
+template <class Op, class T>
+void redux(Warp& w, const Inst& i) {
+  check_members(w, row<const u32>(w, i.ref[2]), "redux.sync");
+  const T* a = row<const T>(w, i.ref[1]);
+  bool first = true;
+  T r{};
+  for_lanes(w.mask, [&](u32 l) {
+    r = first ? a[l] : Op::f(r, a[l]);
+    first = false;
+  });
+  T* d = row<T>(w, i.ref[0]);
+  for_lanes(w.mask, [&](u32 l) { d[l] = r; });
+}
+
+void warpsync(Warp& w, const Inst& i) {
+  check_members(w, row<const u32>(w, i.ref[0]), "bar.warp.sync");
+}
+
+// mov.b64 d, {a, b} and so on: the first is the lowest.
+template <class Wide, class Part, int N>
+void pack(Warp& w, const Inst& i) {
+  Wide r[lane_count];
+  for (u32 l = 0; l < lane_count; ++l) r[l] = 0;
+  for (int n = 0; n < N; ++n) {
+    const Part* part = row<const Part>(w, i.ref[n + 1]);
+    for (u32 l = 0; l < lane_count; ++l)
+      r[l] |= static_cast<Wide>(Wide{part[l]} << (8 * sizeof(Part) * n));
+  }
+  Wide* d = row<Wide>(w, i.ref[0]);
+  for (u32 l = 0; l < lane_count; ++l) d[l] = w.lanes[l] != 0 ? r[l] : d[l];
+}
+
+template <class Wide, class Part, int N>
+void unpack(Warp& w, const Inst& i) {
+  Wide a[lane_count];
+  std::memcpy(a, row<const Wide>(w, i.ref[N]), sizeof a);
+  for (int n = 0; n < N; ++n) {
+    Part* d = row<Part>(w, i.ref[n]);
+    for (u32 l = 0; l < lane_count; ++l) {
+      const Part v = static_cast<Part>(a[l] >> (8 * sizeof(Part) * n));
+      d[l] = w.lanes[l] != 0 ? v : d[l];
+    }
+  }
+}
+
+template <Shuffle S>
+void add_shfl(Operations& t, const std::string& name) {
+  t["shfl.sync." + name + ".b32"] = {&shfl<S, false>, "Wwwww"};
+  t["shfl.sync." + name + ".b32|p"] = {&shfl<S, true>, "WPwwww"};
+}
+
+}  // namespace
+
+void add_exchange(Operations& t) {
+  add_shfl<Shuffle::up>(t, "up");
+  add_shfl<Shuffle::down>(t, "down");
+  add_shfl<Shuffle::bfly>(t, "bfly");
+  add_shfl<Shuffle::idx>(t, "idx");
+  t["vote.sync.ballot.b32"] = {&vote<Vote::ballot>, "Wpw"};
+  t["vote.sync.all.pred"] = {&vote<Vote::all>, "Ppw"};
+  t["vote.sync.any.pred"] = {&vote<Vote::any>, "Ppw"};
+  t["vote.sync.uni.pred"] = {&vote<Vote::uni>, "Ppw"};
+  t["activemask.b32"] = {&activemask, "W"};
+  t["match.any.sync.b32"] = {&match_any<u32>, "Www"};
+  t["match.any.sync.b64"] = {&match_any<u64>, "Wdw"};
+  t["redux.sync.add.u32"] = {&redux<RAdd, u32>, "Www"};
+  t["redux.sync.add.s32"] = {&redux<RAdd, u32>, "Www"};
+  t["redux.sync.min.u32"] = {&redux<RMin, u32>, "Www"};
+  t["redux.sync.min.s32"] = {&redux<RMin, s32>, "Www"};
+  t["redux.sync.max.u32"] = {&redux<RMax, u32>, "Www"};
+  t["redux.sync.max.s32"] = {&redux<RMax, s32>, "Www"};
+  t["redux.sync.and.b32"] = {&redux<RAnd, u32>, "Www"};
+  t["redux.sync.or.b32"] = {&redux<ROr, u32>, "Www"};
+  t["redux.sync.xor.b32"] = {&redux<RXor, u32>, "Www"};
+  t["bar.warp.sync"] = {&warpsync, "w"};
+  t["mov.b32/pack2"] = {&pack<u32, u16, 2>, "W{hh}"};
+  t["mov.b64/pack2"] = {&pack<u64, u32, 2>, "D{ww}"};
+  t["mov.b64/pack4"] = {&pack<u64, u16, 4>, "D{hhhh}"};
+  t["mov.b32/unpack2"] = {&unpack<u32, u16, 2>, "{HH}w"};
+  t["mov.b64/unpack2"] = {&unpack<u64, u32, 2>, "{WW}d"};
+  t["mov.b64/unpack4"] = {&unpack<u64, u16, 4>, "{HHHH}d"};
+}
+
+}  // namespace standin::STANDIN_TARGET

@@ -1,0 +1,104 @@
+// Helpers of the files that execute. These files are compiled once for each instruction set of the
+// host, in a namespace of its own, and so is this header.
+#pragma once
+
+#include <cstring>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "tests/cuda/driver/warp.hpp"
+
+namespace standin::STANDIN_TARGET {
+
+// All bits of a predicate are the same.
+struct Pred {
+  u32 bits;
+};
+
+template <class T>
+[[gnu::always_inline]] inline T* row(Warp& w, Ref ref) {
+  return reinterpret_cast<T*>(w.base[ref & 1] + (ref & ~Ref{1}));
+}
+
+template <class T>
+struct Lane {
+  [[gnu::always_inline]] static T get(T v) { return v; }
+  [[gnu::always_inline]] static T put(T v) { return v; }
+};
+template <>
+struct Lane<Pred> {
+  [[gnu::always_inline]] static bool get(Pred p) { return p.bits != 0; }
+  [[gnu::always_inline]] static Pred put(bool b) { return {b ? 0xffffffffu : 0u}; }
+};
+
+// Op::f for each lane. Rows are the same or do not overlap.
+template <class Op, class D, class... S>
+struct Each {
+  template <std::size_t... I>
+  [[gnu::always_inline]] static void go(Warp& w, const Inst& i, std::index_sequence<I...>) {
+    D* d = row<D>(w, i.ref[0]);
+    auto sources = std::tuple<const S*...>(row<const S>(w, i.ref[I + 1])...);
+    if (w.mask == all_lanes) {
+#pragma GCC ivdep
+      for (u32 l = 0; l < lane_count; ++l) {
+        d[l] = Lane<D>::put(Op::f(Lane<S>::get(std::get<I>(sources)[l])...));
+      }
+    } else {
+      const u32* lanes = w.lanes;
+#pragma GCC ivdep
+      for (u32 l = 0; l < lane_count; ++l) {
+        const D r = Lane<D>::put(Op::f(Lane<S>::get(std::get<I>(sources)[l])...));
+        d[l] = lanes[l] != 0 ? r : d[l];
+      }
+    }
+  }
+  static void run(Warp& w, const Inst& i) { go(w, i, std::index_sequence_for<S...>()); }
+};
+
+template <class T>
+constexpr char letter() {
+  return std::is_same_v<T, Pred> ? 'p' : sizeof(T) == 2 ? 'h' : sizeof(T) == 4 ? 'w' : 'd';
+}
+
+template <class Op, class D, class... S>
+void add(Operations& table, const std::string& name) {
+  std::string operands(1, static_cast<char>(letter<D>() - 32));
+  (operands.push_back(letter<S>()), ...);
+  table[name] = {&Each<Op, D, S...>::run, operands};
+}
+
+inline void set_mask(Warp& w, u32 mask) {
+  w.mask = mask;
+  w.active = static_cast<u32>(__builtin_popcount(mask));
+  for (u32 l = 0; l < lane_count; ++l) w.lanes[l] = 0u - ((mask >> l) & 1);
+}
+
+inline u32 mask_of(const u32* pred) {
+  u32 mask = 0;
+  for (u32 l = 0; l < lane_count; ++l) mask |= pred[l] & (1u << l);
+  return mask;
+}
+
+// Calls f(lane) for each lane of the mask.
+template <class F>
+[[gnu::always_inline]] inline void for_lanes(u32 mask, F&& f) {
+  while (mask != 0) {
+    f(static_cast<u32>(__builtin_ctz(mask)));
+    mask &= mask - 1;
+  }
+}
+
+// The parts of the table.
+void add_integer(Operations& table);
+void add_float(Operations& table);
+void add_convert(Operations& table);
+void add_memory(Operations& table);
+void add_control(Operations& table);
+void add_exchange(Operations& table);
+void add_matrix(Operations& table);
+
+// Executes one block to its end.
+void run_block(Block& block, u64 seed);
+
+}  // namespace standin::STANDIN_TARGET
