@@ -28,7 +28,8 @@ struct Elements {
   std::conditional_t<is_float(table), float, std::int32_t> values[count];
 
   OCTAVO_DEVICE void load(const void* from, std::int64_t at) {
-    constexpr int bits_of_all = 4 * bits(table);
+    constexpr int bits_of_one = bits(table);
+    constexpr int bits_of_all = 4 * bits_of_one;
     if constexpr (count == 1) {
       values[0] = numerics::Type<table>::read(from, at);
     } else if constexpr (bits_of_all == 128) {
@@ -40,7 +41,7 @@ struct Elements {
           std::conditional_t<bits_of_all == 64, std::uint64_t,
                              std::conditional_t<bits_of_all == 32, std::uint32_t, std::uint16_t>>;
       Word word = *reinterpret_cast<const Word*>(static_cast<const std::uint8_t*>(from) +
-                                                 at * bits(table) / 8);
+                                                 at * bits_of_one / 8);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const auto one = static_cast<std::uint32_t>(word);
@@ -49,7 +50,7 @@ struct Elements {
         } else if constexpr (table == DType::bf16) {
           values[i] = number<bf16>(one << 16U);
         } else {
-          constexpr int unused = 32 - bits(table);
+          constexpr int unused = 32 - bits_of_one;
           values[i] = table == DType::s8 || table == DType::s4
                           ? static_cast<std::int32_t>(one << unused) >> unused
                           : static_cast<std::int32_t>(one << unused >> unused);
