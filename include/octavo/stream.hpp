@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -61,6 +62,17 @@ struct CudaOptions {
   /// one) to enqueue on, which outlives this. Left out: a stream of its own.
   std::optional<void*> stream = std::nullopt;
 };
+
+/// A device that the driver finds, of any age.
+struct CudaDevice {
+  std::string name;
+  int compute_major = 0;
+  int compute_minor = 0;
+  std::size_t bytes = 0;  ///< of memory
+};
+/// All of them, in the driver's order; an error where there is no driver, or where this library was
+/// built without device code.
+[[nodiscard]] OCTAVO_API Result<std::vector<CudaDevice>> cuda_devices();
 
 namespace detail {
 struct StreamAccess;

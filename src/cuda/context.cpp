@@ -6,6 +6,8 @@
 #include <mutex>
 #include <vector>
 
+#include "octavo/stream.hpp"
+
 namespace octavo::cuda {
 
 extern const Ptx checks_ptx;
@@ -28,12 +30,16 @@ Error no_device(const std::string& text) {
 
 }  // namespace
 
-Result<std::shared_ptr<Context>> Context::of_device(int ordinal) {
+Result<const Driver*> found_driver() {
   if (checks_ptx.text.empty())
     return Error(ErrorCode::unsupported, "device",
                  "device: this build of Octavo has no device code (there was no clang that makes "
                  "PTX when it was built)");
-  const Result<const Driver*> found = cuda::driver();
+  return driver();
+}
+
+Result<std::shared_ptr<Context>> Context::of_device(int ordinal) {
+  const Result<const Driver*> found = found_driver();
   if (!found) return found.error();
   Contexts& all = contexts();
   const std::scoped_lock lock(all.mutex);
@@ -143,30 +149,37 @@ void Context::free(void* memory) noexcept {
   if (current.status()) (void)driver.memory_free(reinterpret_cast<DevicePointer>(memory));
 }
 
-Result<std::vector<DeviceInfo>> devices() {
-  const Result<const Driver*> found = driver();
+}  // namespace octavo::cuda
+
+namespace octavo {
+
+Result<std::vector<CudaDevice>> cuda_devices() {
+  const auto found = cuda::found_driver();
   if (!found) return found.error();
-  const Driver& d = **found;
+  const cuda::Driver& d = **found;
   int count = 0;
   if (Status s = check(d, "cuDeviceGetCount", d.device_count(&count)); !s) return s.error();
-  std::vector<DeviceInfo> list;
+  std::vector<CudaDevice> list;
   for (int i = 0; i < count; ++i) {
     int device = 0;
     std::array<char, 256> name{};
-    DeviceInfo info;
-    for (const auto& [what, error] :
-         {std::pair{"cuDeviceGet", d.device_get(&device, i)},
-          std::pair{"cuDeviceGetName",
-                    d.device_name(name.data(), static_cast<int>(name.size()) - 1, device)},
-          std::pair{"cuDeviceTotalMem", d.device_memory(&info.bytes, device)},
-          std::pair{"cuDeviceGetAttribute", d.device_attribute(&info.major, compute_major, device)},
-          std::pair{"cuDeviceGetAttribute",
-                    d.device_attribute(&info.minor, compute_minor, device)}})
-      if (Status s = check(d, what, error); !s) return s.error();
+    CudaDevice info;
+    const auto attribute = [&](int& value, cuda::DeviceAttribute which) {
+      return check(d, "cuDeviceGetAttribute", d.device_attribute(&value, which, device));
+    };
+    if (Status s = check(d, "cuDeviceGet", d.device_get(&device, i)); !s) return s.error();
+    if (Status s = check(d, "cuDeviceGetName",
+                         d.device_name(name.data(), static_cast<int>(name.size()) - 1, device));
+        !s)
+      return s.error();
+    if (Status s = check(d, "cuDeviceTotalMem", d.device_memory(&info.bytes, device)); !s)
+      return s.error();
+    if (Status s = attribute(info.compute_major, cuda::compute_major); !s) return s.error();
+    if (Status s = attribute(info.compute_minor, cuda::compute_minor); !s) return s.error();
     info.name = name.data();
     list.push_back(std::move(info));
   }
   return list;
 }
 
-}  // namespace octavo::cuda
+}  // namespace octavo

@@ -14,6 +14,9 @@
 
 namespace octavo::cuda {
 
+/// The driver, for a library that has device code for it.
+Result<const Driver*> found_driver();
+
 /// An entry of device code, by its name, which is the caller's. It is found in a context when it is
 /// first launched there.
 class Kernel {
@@ -92,14 +95,5 @@ class Current {
   const Driver& driver_;
   Status status_;
 };
-
-/// What `octavo info` tells of a device.
-struct DeviceInfo {
-  std::string name;
-  int major = 0;
-  int minor = 0;
-  std::size_t bytes = 0;
-};
-Result<std::vector<DeviceInfo>> devices();
 
 }  // namespace octavo::cuda

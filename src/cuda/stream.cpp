@@ -129,6 +129,13 @@ Status CudaStream::read_refusal(std::optional<Refusal>& refusal) {
 }
 
 Status CudaStream::synchronize() {
+  {
+    // Without the lock, so that others may enqueue meanwhile.
+    const Current current(*context_);
+    if (!current.status()) return current.status();
+    if (Status s = check(driver(), "cuStreamSynchronize", driver().stream_synchronize(handle_)); !s)
+      return s;
+  }
   const Enqueue alone(*this);
   if (!alone.status()) return alone.status();
   std::optional<Refusal> refusal;

@@ -30,7 +30,7 @@ DType integer_for(RangeMode mode, std::uint64_t seed) {
 // Rows as long as one thread, a warp, a block and what is kept of a row in shared memory; and
 // longer.
 TEST_F(CudaDynamicRange, LengthsAtWhichKernelsChange) {
-  const Stream stream = *Stream::cuda();
+  const Stream stream = *cuda_stream();
   std::uint64_t seed = 0;
   for (const DType element : all_floats) {
     const std::int64_t piece = 128 / bits(element);
@@ -76,7 +76,7 @@ struct Exact {
 
 // Every buffer ends with its allocation, and begins at each alignment.
 TEST_F(CudaDynamicRange, NoByteOutside) {
-  const Stream stream = *Stream::cuda();
+  const Stream stream = *cuda_stream();
   std::uint64_t seed = 0;
   for (const std::int64_t n :
        {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 33, 63, 64, 65, 127, 130, 257})
@@ -128,7 +128,7 @@ TEST_F(CudaDynamicRange, NoByteOutside) {
 
 // A launch has 65,536 blocks at most; rows beyond are done by the same ones.
 TEST_F(CudaDynamicRange, MoreRowsThanBlocks) {
-  const Stream stream = *Stream::cuda();
+  const Stream stream = *cuda_stream();
   // Four rows to a block; of two columns, groups of one and of three, and runs of a channel.
   for (const auto& [layout, shape, axis, group] :
        {std::tuple(Layout::per_token, Shape{65536 * 4 + 7, 33}, 0, std::int64_t{0}),
@@ -142,7 +142,7 @@ TEST_F(CudaDynamicRange, MoreRowsThanBlocks) {
 
 // Rows and elements that lie more than 2^31 elements apart.
 TEST_F(CudaDynamicRange, StridesBeyond32Bits) {
-  const Stream stream = *Stream::cuda();
+  const Stream stream = *cuda_stream();
   constexpr std::int64_t apart = (std::int64_t{1} << 31) + 8;
   const std::int64_t bytes = bytes_for(DType::bf16, 2 * apart + 300);
   const auto memory = stream.impl().allocate(static_cast<std::size_t>(bytes));
@@ -190,7 +190,7 @@ TEST_F(CudaDynamicRange, StridesBeyond32Bits) {
 
 // Two streams, and several threads on each of them.
 TEST_F(CudaDynamicRange, ManyAtOnce) {
-  const std::array streams{*Stream::cuda(), *Stream::cuda()};
+  const std::array streams{*cuda_stream(), *cuda_stream()};
   std::vector<DynamicCall> calls;
   for (const RangeMode mode : all_modes)
     for (const Layout layout : all_layouts) {
@@ -212,7 +212,7 @@ TEST_F(CudaDynamicRange, ManyAtOnce) {
 // Work is carried out in its order: what one run writes the next may read, and a workspace may be
 // lent to both.
 TEST_F(CudaDynamicRange, RunsFollowEachOther) {
-  const Stream stream = *Stream::cuda();
+  const Stream stream = *cuda_stream();
   const Kind kind{Op::quantize, Layout::per_tensor, DType::f32, DType::s8, Profile::torch};
   const DynamicCall first = make_dynamic(problem_of(kind, {5000}), RangeMode::symmetric, 1);
   const DynamicCall second = make_dynamic(problem_of(kind, {5000}), RangeMode::symmetric, 2);
@@ -251,7 +251,7 @@ TEST_F(CudaDynamicRange, RunsFollowEachOther) {
 // Memory of the host is not the device's, nor the reverse: refused by argument, and nothing is
 // written.
 TEST_F(CudaDynamicRange, MemoryOfAnotherBackendIsRefused) {
-  const Stream device = *Stream::cuda();
+  const Stream device = *cuda_stream();
   for (const Stream& stream : one_of_each()) {
     const bool on_host = stream.backend() == Backend::cpu;
     std::vector<float> x(24, 1.0F), scales(6, 77.0F);
@@ -300,7 +300,7 @@ TEST_F(CudaDynamicRange, MemoryOfAnotherBackendIsRefused) {
 
 // The plan's place, and what it asks for.
 TEST_F(CudaDynamicRange, SaysWhereItRuns) {
-  const Stream stream = *Stream::cuda();
+  const Stream stream = *cuda_stream();
   const auto plan = DynamicRangeQuantizePlan::select(stream, {.shape = {5, 4096}});
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->sku().backend, Backend::cuda);

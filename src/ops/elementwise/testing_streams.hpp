@@ -5,19 +5,18 @@
 #include <vector>
 
 #include "ops/elementwise/testing_data.hpp"
-#include "testing/lent.hpp"
 #include "testing/threads.hpp"
 
 namespace octavo::testing {
 
 static_assert(all_thread_counts.back() == 16, "as many as ManyThreads lets start");
 
-/// One stream per thread count, all capped at one target; of a CUDA device, one.
+/// One stream per thread count, all capped at one target; of sm80 the one of a device.
 class Streams {
  public:
   explicit Streams(Target target) : target_(target) {
     if (target == Target::sm80) {
-      streams_.push_back(*Stream::cuda());
+      if (auto stream = cuda_stream()) streams_.push_back(*std::move(stream));
       return;
     }
     for (const int threads : all_thread_counts)
@@ -29,10 +28,10 @@ class Streams {
   [[nodiscard]] auto begin() const { return streams_.begin(); }
   [[nodiscard]] auto end() const { return streams_.end(); }
   [[nodiscard]] Target target() const { return target_; }
-  /// Which targets ran since the last call, as bits. (A CUDA device has one.)
+  /// Which targets ran since the last call, as bits.
   std::uint32_t take_trace() const {
-    const std::uint32_t trace = trace_.exchange(0);
-    return target_ == Target::sm80 ? 1U << static_cast<unsigned>(target_) : trace;
+    if (target_ == Target::sm80) return 1U << static_cast<unsigned>(target_);  // (it has no other)
+    return trace_.exchange(0);
   }
 
  private:
@@ -49,12 +48,11 @@ class Streams {
     if (own_kernels(target)) targets.push_back(target);
   return targets;
 }
-
-/// And the CUDA device, if there is one.
+/// And sm80, where there is a device: for tests whose calls go through `run_there`.
 [[nodiscard]] inline std::vector<Target> tested_places() {
-  std::vector<Target> targets = tested_targets();
-  if (has_cuda()) targets.push_back(Target::sm80);
-  return targets;
+  std::vector<Target> places = tested_targets();
+  if (has_cuda()) places.push_back(Target::sm80);
+  return places;
 }
 
 }  // namespace octavo::testing

@@ -273,7 +273,7 @@ TEST(Embedding, RunRefuses) {
 TEST(Embedding, ValuesAreRefusedWhereTheyAre) {
   if (!has_cuda()) GTEST_SKIP() << "no CUDA device";
   const Stream host = Stream::cpu({.threads = 1});
-  const Stream stream = *Stream::cuda();
+  const Stream stream = *cuda_stream();
   // Few, which one block checks, and many.
   for (const std::int64_t count : {9, 3000}) {
     const EmbeddingData good =
@@ -344,12 +344,12 @@ TEST(Embedding, MemoryOfAnotherBackendIsRefused) {
   if (!has_cuda()) GTEST_SKIP() << "no CUDA device";
   const EmbeddingData data =
       make({.rows = 5, .columns = 8, .table = DType::s8, .zero_points = true}, DType::f32, 3, 7);
-  for (const Stream& stream : {*Stream::cuda(), Stream::cpu({.threads = 1})}) {
+  for (const Stream& stream : {*cuda_stream(), Stream::cpu({.threads = 1})}) {
     const auto plan = EmbeddingPlan::select(stream, data.d);
     ASSERT_TRUE(plan);
     Matrix out = data.blank();
     const EmbeddingArgs host = data.args(out);
-    Lent lent(*Stream::cuda());
+    Lent lent(*cuda_stream());
     const EmbeddingArgs device = lend(lent, host, out);
     const bool on_host = stream.backend() == Backend::cpu;
     const EmbeddingArgs& good = on_host ? host : device;

@@ -143,7 +143,7 @@ TEST(ObserverStates, BeyondWhatThreadsMayHoldAreCountedByFewer) {
 // innermost dimension, and along another.
 TEST(ObserverStates, AreCountedInPartsOnADevice) {
   if (!has_cuda()) GTEST_SKIP() << "no CUDA device";
-  const Stream stream = *Stream::cuda();
+  const Stream stream = *cuda_stream();
   constexpr std::int64_t channels = 300;
   std::vector<HistogramState> states;
   const std::vector<float> x = labelled(4, channels);

@@ -270,7 +270,7 @@ TEST(Log2, IsAccurate) {
 // said later.
 TEST(Observers, WaitForWhatIsQueuedAndLeaveRefusals) {
   if (!has_cuda()) GTEST_SKIP() << "no CUDA device";
-  const Stream stream = *Stream::cuda();
+  const Stream stream = *cuda_stream();
   const std::vector<std::int8_t> q{1, -2, 3, 4};
   const std::vector<float> scales{0.5F, 2.0F};
   const std::vector<float> bad{0.5F, INFINITY};
