@@ -74,6 +74,9 @@ OCTAVO_DEVICE double opaque(double value) {
   return value;
 }
 
+/// Rounded to nearest even; NaN becomes 0, and what 32 bits do not hold their end.
+OCTAVO_DEVICE std::int32_t round_to_int(float x) { return __nvvm_f2i_rn(x); }
+
 /// numerics::widen and numerics::narrow_f16 by the instructions for them. (Of a NaN some NaN: no
 /// result's bits come from it.)
 OCTAVO_DEVICE float widen_f16(std::uint16_t bits) {
