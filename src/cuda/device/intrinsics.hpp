@@ -13,8 +13,8 @@ OCTAVO_DEVICE unsigned blocks_y() { return __nvvm_read_ptx_sreg_nctaid_y(); }
 OCTAVO_DEVICE unsigned threads_x() { return __nvvm_read_ptx_sreg_ntid_x(); }
 OCTAVO_DEVICE unsigned threads_y() { return __nvvm_read_ptx_sreg_ntid_y(); }
 
-// (Instructions as text: of the builtins LLVM takes it that they write no variable of shared memory whose
-// address goes nowhere, and moves loads of it in front of them.)
+// (Instructions as text: of the builtins LLVM takes it that they write no variable of shared memory
+// whose address goes nowhere, and moves loads of it in front of them.)
 /// All threads of the block; orders their accesses to shared and global memory.
 OCTAVO_DEVICE void barrier() { asm volatile("bar.sync 0;" : : : "memory"); }
 /// All lanes of the warp.
@@ -74,6 +74,9 @@ OCTAVO_DEVICE double opaque(double value) {
   return value;
 }
 
+/// Rounded to nearest even; NaN becomes 0, and what 32 bits do not hold their end.
+OCTAVO_DEVICE std::int32_t round_to_int(float x) { return __nvvm_f2i_rn(x); }
+
 /// numerics::widen and numerics::narrow_f16 by the instructions for them. (Of a NaN some NaN: no
 /// result's bits come from it.)
 OCTAVO_DEVICE float widen_f16(std::uint16_t bits) {
@@ -85,6 +88,18 @@ OCTAVO_DEVICE std::uint16_t narrow_f16(float value) {
   std::uint16_t bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return value == value ? bits : std::uint16_t{0x7E00};
+}
+
+/// The largest value of all 32 lanes.
+OCTAVO_DEVICE std::uint32_t most_of_warp(std::uint32_t value) {
+  std::uint32_t most;
+  asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(value));
+  return most;
+}
+/// Four of the eight bytes of b and a, by the digits of `which`, the lowest first.
+OCTAVO_DEVICE std::uint32_t permute(std::uint32_t a, std::uint32_t b, std::uint32_t which) {
+  return static_cast<std::uint32_t>(
+      __nvvm_prmt(static_cast<int>(a), static_cast<int>(b), static_cast<int>(which)));
 }
 
 /// 16 bytes at a time, to and from an address that is a multiple of 16.
