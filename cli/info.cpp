@@ -21,6 +21,37 @@ std::string cpu_name() {
   return "unknown";
 }
 
+// A device, in words; or why there is none.
+struct Devices {
+  Json list = Json::array();
+  std::string words;
+  bool any = false;  // that streams can be made of
+};
+Devices find_devices() {
+  Devices found;
+  const auto devices = cuda_devices();
+  if (!devices) {
+    found.words = devices.error().message();
+    found.words.erase(0, devices.error().argument().size() + 2);
+    return found;
+  }
+  for (const CudaDevice& device : *devices) {
+    const std::string capability = fmt::format("{}.{}", device.compute_major, device.compute_minor);
+    const bool usable = device.compute_major >= 8;
+    found.any = found.any || usable;
+    found.list.push_back({{"name", device.name},
+                          {"compute_capability", capability},
+                          {"bytes", device.bytes},
+                          {"usable", usable}});
+    found.words +=
+        fmt::format("{}{} (compute capability {}{}, {:.1f} GiB)", found.words.empty() ? "" : ", ",
+                    device.name, capability, usable ? "" : ": too old, 8.0 is needed",
+                    static_cast<double>(device.bytes) / double{1 << 30});
+  }
+  if (devices->empty()) found.words = "there is no CUDA device: the driver finds none";
+  return found;
+}
+
 int info(const Context& context, bool json) {
   const Stream stream = context.stream();
   const auto elementwise = QuantizePerTensorPlan::select(stream, {.numel = 1});
@@ -29,12 +60,16 @@ int info(const Context& context, bool json) {
   if (!linear) return fail(linear.error());
   Json targets = Json::array();
   for (const Target target : available_targets()) targets.push_back(name(target));
+  const Devices devices = find_devices();
+  Json backends = {name(Backend::cpu)};
+  if (devices.any) backends.push_back(name(Backend::cuda));
   const Json out{
       {"version", OCTAVO_VERSION},
       {"cpu", cpu_name()},
       {"threads", stream.threads()},
-      {"backends", {name(Backend::cpu)}},
+      {"backends", backends},
       {"targets", targets},
+      {"cuda_devices", devices.list},
       {"chosen",
        {{"elementwise", name(elementwise->sku().target)}, {"linear", name(linear->sku().target)}}}};
   if (json) {
@@ -47,8 +82,9 @@ int info(const Context& context, bool json) {
   Table table({"octavo", OCTAVO_VERSION});
   table.add({"CPU", cpu_name()});
   table.add({"threads", std::to_string(stream.threads())});
-  table.add({"backends", std::string(name(Backend::cpu))});
+  table.add({"backends", devices.any ? "cpu, cuda" : "cpu"});
   table.add({"targets", found});
+  table.add({"CUDA devices", devices.words});
   table.add({"chosen", fmt::format("{} for elementwise operations, {} for linear layers",
                                    name(elementwise->sku().target), name(linear->sku().target))});
   table.print();

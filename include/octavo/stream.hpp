@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,7 +16,8 @@
 namespace octavo {
 
 /// An instruction set that kernels are written for. x86: scalar < avx2 < avx512 < avx512vnni < amx,
-/// and avxvnni branches off above avx2. Arm: scalar < neon < dotprod < i8mm < sve.
+/// and avxvnni branches off above avx2. Arm: scalar < neon < dotprod < i8mm < sve. Of CUDA devices:
+/// sm80, which no CPU has.
 enum class Target : std::uint8_t {
   scalar = 0,  ///< the reference; runs everywhere
   avx2 = 1,    ///< with FMA, F16C and BMI2
@@ -27,9 +29,10 @@ enum class Target : std::uint8_t {
   dotprod = 7,
   i8mm = 8,
   sve = 9,
+  sm80 = 10,  ///< compute capability 8.0 and all later ones
 };
 
-inline constexpr int target_count = 10;
+inline constexpr int target_count = 11;
 
 [[nodiscard]] OCTAVO_API std::string_view name(Target target) noexcept;
 [[nodiscard]] OCTAVO_API std::optional<Target> parse_target(std::string_view wanted) noexcept;
@@ -52,6 +55,25 @@ struct CpuOptions {
   std::atomic<std::uint32_t>* trace = nullptr;
 };
 
+struct CudaOptions {
+  /// Which device, as the driver counts them.
+  int device = 0;
+  /// A CUstream of the device's primary context (a cudaStream_t, say; null is the legacy default
+  /// one) to enqueue on, which outlives this. Left out: a stream of its own.
+  std::optional<void*> stream = std::nullopt;
+};
+
+/// A device that the driver finds, of any age.
+struct CudaDevice {
+  std::string name;
+  int compute_major = 0;
+  int compute_minor = 0;
+  std::size_t bytes = 0;  ///< of memory
+};
+/// All of them, in the driver's order; an error where there is no driver, or where this library was
+/// built without device code.
+[[nodiscard]] OCTAVO_API Result<std::vector<CudaDevice>> cuda_devices();
+
 namespace detail {
 struct StreamAccess;
 }
@@ -61,6 +83,10 @@ struct StreamAccess;
 class OCTAVO_API Stream {
  public:
   [[nodiscard]] static Stream cpu(const CpuOptions& options = {});
+  /// Of a CUDA device of compute capability 8.0 or later. `run` enqueues and returns; all pointers
+  /// are to the device's memory. An error where there is no driver, no such device, or an older
+  /// one.
+  [[nodiscard]] static Result<Stream> cuda(const CudaOptions& options = {});
 
   [[nodiscard]] Backend backend() const noexcept;
   /// Waits until all that was run on this stream is done. On the CPU it is when `run` returns, and
@@ -76,6 +102,7 @@ class OCTAVO_API Stream {
 
  private:
   friend struct detail::StreamAccess;
+  friend class WorkspaceBuffer;
   explicit Stream(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };
@@ -89,14 +116,18 @@ struct Workspace {
 
 inline constexpr std::size_t workspace_alignment = 64;
 
-/// A Workspace that owns its memory.
+/// A Workspace that owns its memory. Throws std::bad_alloc where there is none.
 class OCTAVO_API WorkspaceBuffer {
  public:
   explicit WorkspaceBuffer(std::size_t bytes);
+  /// Where the stream computes. What was run on that stream is waited for before the memory is
+  /// freed.
+  WorkspaceBuffer(const Stream& stream, std::size_t bytes);
   [[nodiscard]] operator Workspace() const noexcept { return {data_.get(), bytes_}; }
 
  private:
   struct Free {
+    std::shared_ptr<Stream::Impl> from;  // null: the host
     void operator()(std::byte* p) const noexcept;
   };
   std::unique_ptr<std::byte, Free> data_;

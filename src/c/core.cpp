@@ -152,6 +152,32 @@ octavo_status octavo_stream_create(const octavo_stream_options* options, octavo_
     return octavo::c::give(octavo_stream{octavo::Stream::cpu(cpu)}, out);
   });
 }
+octavo_status octavo_stream_create_cuda(const octavo_cuda_options* options, octavo_stream** out) {
+  return guarded([&]() -> Status {
+    Reader reader;
+    const octavo_cuda_options o = reader.maybe("options", options);
+    reader.not_null("out", out);
+    if (!reader.ok()) return reader.error();
+    octavo::CudaOptions cuda{.device = o.device};
+    if (o.use_stream != 0) cuda.stream = o.stream;
+    const auto stream = octavo::Stream::cuda(cuda);
+    if (!stream) return stream.error();
+    return octavo::c::give(octavo_stream{*stream}, out);
+  });
+}
+octavo_status octavo_cuda_device_count(int32_t* count) {
+  return guarded([&]() -> Status {
+    Reader reader;
+    if (!reader.not_null("count", count)) return reader.error();
+    const auto devices = octavo::cuda_devices();
+    if (!devices) return devices.error();
+    *count = static_cast<int32_t>(devices->size());
+    return {};
+  });
+}
+octavo_backend octavo_stream_backend(const octavo_stream* stream) {
+  return stream == nullptr ? OCTAVO_CPU : static_cast<octavo_backend>(stream->stream.backend());
+}
 octavo_status octavo_stream_synchronize(const octavo_stream* stream) {
   return guarded([&]() -> Status {
     Reader reader;
@@ -176,6 +202,23 @@ octavo_status octavo_workspace_create(size_t bytes, void** out) {
 }
 void octavo_workspace_destroy(void* workspace) {
   ::operator delete (workspace, std::align_val_t{octavo::workspace_alignment});
+}
+
+octavo_status octavo_stream_workspace_create(const octavo_stream* stream, size_t bytes,
+                                             void** out) {
+  return guarded([&]() -> Status {
+    Reader reader;
+    const octavo::Stream* on = reader.stream(stream);
+    reader.not_null("out", out);
+    if (!reader.ok()) return reader.error();
+    const auto memory = on->impl().allocate(bytes);
+    if (!memory) return memory.error();
+    *out = *memory;
+    return {};
+  });
+}
+void octavo_stream_workspace_destroy(const octavo_stream* stream, void* workspace) {
+  if (stream != nullptr) stream->stream.impl().free(workspace);
 }
 
 const char* octavo_plan_sku(const octavo_plan* plan) {

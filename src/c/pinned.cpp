@@ -42,6 +42,10 @@ static_assert(same(OCTAVO_NEON, Target::neon, 6));
 static_assert(same(OCTAVO_DOTPROD, Target::dotprod, 7));
 static_assert(same(OCTAVO_I8MM, Target::i8mm, 8));
 static_assert(same(OCTAVO_SVE, Target::sve, 9));
+static_assert(same(OCTAVO_SM80, Target::sm80, 10));
+
+static_assert(same(OCTAVO_CPU, Backend::cpu, 0));
+static_assert(same(OCTAVO_CUDA, Backend::cuda, 1));
 
 static_assert(same(OCTAVO_QUANTIZE, Op::quantize, 0));
 static_assert(same(OCTAVO_QUANTIZE_BACKWARD, Op::quantize_backward, 1));
@@ -78,6 +82,7 @@ static_assert(sizeof(void*) == 8);
 static_assert(sizeof(octavo_error) == 48);
 static_assert(sizeof(octavo_tensor) == 48);
 static_assert(sizeof(octavo_stream_options) == 24);
+static_assert(sizeof(octavo_cuda_options) == 24);
 static_assert(sizeof(octavo_preference) == 32);
 static_assert(sizeof(octavo_guarantee) == 32);
 static_assert(sizeof(octavo_elementwise_desc) == 80);

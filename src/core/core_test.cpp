@@ -354,8 +354,9 @@ TEST(Names, OfTheSmallEnumerations) {
   EXPECT_EQ(name(static_cast<Target>(target_count)), "unknown");
 }
 
-constexpr std::string_view target_names[] = {"scalar", "avx2", "avxvnni", "avx512", "avx512vnni",
-                                             "amx",    "neon", "dotprod", "i8mm",   "sve"};
+constexpr std::string_view target_names[] = {"scalar",     "avx2", "avxvnni", "avx512",
+                                             "avx512vnni", "amx",  "neon",    "dotprod",
+                                             "i8mm",       "sve",  "sm80"};
 
 TEST(Targets, NamesRoundTrip) {
   ASSERT_EQ(std::size(target_names), std::size_t{target_count});
@@ -371,16 +372,17 @@ TEST(Targets, NamesRoundTrip) {
 TEST(Targets, FormTheLadder) {
   // Row i holds what is at or below target i, in the order of the enumeration.
   constexpr std::string_view below[] = {
-      "1000000000",  // scalar
-      "1100000000",  // avx2
-      "1110000000",  // avxvnni: a branch
-      "1101000000",  // avx512
-      "1101100000",  // avx512vnni
-      "1101110000",  // amx
-      "1000001000",  // neon
-      "1000001100",  // dotprod
-      "1000001110",  // i8mm
-      "1000001111",  // sve
+      "10000000000",  // scalar
+      "11000000000",  // avx2
+      "11100000000",  // avxvnni: a branch
+      "11010000000",  // avx512
+      "11011000000",  // avx512vnni
+      "11011100000",  // amx
+      "10000010000",  // neon
+      "10000011000",  // dotprod
+      "10000011100",  // i8mm
+      "10000011110",  // sve
+      "00000000001",  // sm80: of CUDA devices
   };
   for (int a = 0; a < target_count; ++a)
     for (int b = 0; b < target_count; ++b)

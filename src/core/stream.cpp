@@ -83,10 +83,25 @@ Status Stream::synchronize() const { return impl_->synchronize(); }
 int Stream::threads() const noexcept { return impl_->threads; }
 const CpuOptions& Stream::options() const noexcept { return impl_->options; }
 
+Result<void*> Stream::Impl::allocate(std::size_t bytes) {
+  return detail::allocate_workspace(bytes);
+}
+void Stream::Impl::free(void* memory) noexcept {
+  ::operator delete (memory, std::align_val_t{workspace_alignment});
+}
+
 WorkspaceBuffer::WorkspaceBuffer(std::size_t bytes)
     : data_(static_cast<std::byte*>(detail::allocate_workspace(bytes))),
       bytes_(bytes) {}
+WorkspaceBuffer::WorkspaceBuffer(const Stream& stream, std::size_t bytes)
+    : data_(nullptr, Free{stream.impl_}),
+      bytes_(bytes) {
+  const Result<void*> memory = stream.impl().allocate(bytes);
+  if (!memory) throw std::bad_alloc();
+  data_.reset(static_cast<std::byte*>(*memory));
+}
 void WorkspaceBuffer::Free::operator()(std::byte* p) const noexcept {
+  if (from != nullptr) return from->free(p);
   ::operator delete (p, std::align_val_t{workspace_alignment});
 }
 

@@ -10,14 +10,19 @@ namespace octavo {
 
 /// Of the CPU unless a backend derives from it. Lives as long as a copy of its stream.
 struct Stream::Impl {
-  explicit Impl(Backend where) : backend(where) {}
+  explicit Impl(Backend where, int number = 0) : backend(where), device(number) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   virtual ~Impl() = default;
   /// Waits for all that was enqueued; the first refusal since the last time, as Stream says.
   [[nodiscard]] virtual Status synchronize() { return {}; }
+  /// Memory for a workspace, aligned as one must be; null for 0 bytes.
+  [[nodiscard]] virtual Result<void*> allocate(std::size_t bytes);
+  /// Gives it back, when all that was enqueued is done with it.
+  virtual void free(void* memory) noexcept;
 
   const Backend backend;
+  const int device;    // of several that a backend has
   CpuOptions options;  // of the CPU
   int threads = 1;     // likewise
 };

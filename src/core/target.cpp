@@ -22,7 +22,8 @@ namespace octavo {
 namespace {
 
 constexpr std::array<std::string_view, target_count> target_names = {
-    "scalar", "avx2", "avxvnni", "avx512", "avx512vnni", "amx", "neon", "dotprod", "i8mm", "sve"};
+    "scalar", "avx2",    "avxvnni", "avx512", "avx512vnni", "amx",
+    "neon",   "dotprod", "i8mm",    "sve",    "sm80"};
 
 constexpr std::uint32_t bit(Target t) { return 1U << static_cast<unsigned>(t); }
 
@@ -125,7 +126,9 @@ std::optional<Target> parse_target(std::string_view wanted) noexcept {
 }
 
 bool at_or_below(Target a, Target b) noexcept {
-  if (a == b || a == Target::scalar) return true;
+  if (a == b) return true;
+  if (a == Target::sm80 || b == Target::sm80) return false;  // (not a CPU's)
+  if (a == Target::scalar) return true;
   if ((a >= Target::neon) != (b >= Target::neon)) return false;
   if (a == Target::avxvnni) return false;  // nothing above it needs it
   if (b == Target::avxvnni) return a == Target::avx2;

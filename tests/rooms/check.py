@@ -13,7 +13,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-SUFFIXES = {".hpp", ".cpp", ".h", ".c"}
+SUFFIXES = {".hpp", ".cpp", ".h", ".c", ".cu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 

@@ -9,7 +9,7 @@ HELP
 cmd_lint() {
   style_tools
   say 'clang-format'
-  sources '*.hpp' '*.h' '*.cpp' '*.c' | xargs -r "clang-format-$clang_version" --dry-run -Werror
+  sources '*.hpp' '*.h' '*.cpp' '*.c' '*.cu' | xargs -r "clang-format-$clang_version" --dry-run -Werror
   say 'shellcheck'
   # The parts of ./dev are checked as it sources them, for each uses what others define.
   shellcheck --external-sources --check-sourced dev

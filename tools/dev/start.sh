@@ -30,7 +30,7 @@ rewrite C++ and Python sources in the project's style
 HELP
 cmd_format() {
   style_tools
-  sources '*.hpp' '*.h' '*.cpp' '*.c' | xargs -r "clang-format-$clang_version" -i
+  sources '*.hpp' '*.h' '*.cpp' '*.c' '*.cu' | xargs -r "clang-format-$clang_version" -i
   ruff_over_sources format
 }
 

@@ -132,7 +132,8 @@ enum {
   OCTAVO_NEON = 6,
   OCTAVO_DOTPROD = 7,
   OCTAVO_I8MM = 8,
-  OCTAVO_SVE = 9
+  OCTAVO_SVE = 9,
+  OCTAVO_SM80 = 10 /* of CUDA devices; no CPU has it */
 };
 
 /* What this CPU offers, OCTAVO_SCALAR first: `*count` is how many there are, and as many as fit are
@@ -153,6 +154,24 @@ typedef struct octavo_stream_options {
 
 OCTAVO_API octavo_status octavo_stream_create(const octavo_stream_options* options, /* or NULL */
                                               octavo_stream** out);
+/* One of a CUDA device of compute capability 8.0 or later: `_run` enqueues and returns, and all
+ * pointers are to the device's memory. OCTAVO_BACKEND where there is no driver or no device,
+ * OCTAVO_UNSUPPORTED where it is older or the library was built without device code. */
+typedef struct octavo_cuda_options {
+  size_t struct_size;
+  int32_t device;     /* as the driver counts them */
+  int32_t use_stream; /* if not 0, on `stream`, which outlives this; else on a stream of its own */
+  void* stream; /* a CUstream, or cudaStream_t, of the primary context; NULL: the legacy default */
+} octavo_cuda_options;
+OCTAVO_API octavo_status octavo_stream_create_cuda(const octavo_cuda_options* options, /* or NULL */
+                                                   octavo_stream** out);
+/* How many devices the driver finds, of any age; an error where there is no driver. */
+OCTAVO_API octavo_status octavo_cuda_device_count(int32_t* count);
+/* Where a stream's work is done, and its plans' memory is. */
+typedef int32_t octavo_backend;
+enum { OCTAVO_CPU = 0, OCTAVO_CUDA = 1 };
+OCTAVO_API octavo_backend
+octavo_stream_backend(const octavo_stream* stream);                    /* OCTAVO_CPU of NULL */
 OCTAVO_API int32_t octavo_stream_threads(const octavo_stream* stream); /* 0 of NULL */
 /* Waits until all that was run on the stream is done. On the CPU it is when a `_run` returns. Where
  * work is queued, values of scales and zero points are checked when it is carried out: a run that
@@ -164,11 +183,16 @@ OCTAVO_API void octavo_stream_destroy(octavo_stream* stream);
  * time need one each. Any other memory that is aligned will do, too. */
 OCTAVO_API octavo_status octavo_workspace_create(size_t bytes, void** out);
 OCTAVO_API void octavo_workspace_destroy(void* workspace);
+/* The same where the stream computes. What was run on that stream is waited for before it is freed.
+ */
+OCTAVO_API octavo_status octavo_stream_workspace_create(const octavo_stream* stream, size_t bytes,
+                                                        void** out);
+OCTAVO_API void octavo_stream_workspace_destroy(const octavo_stream* stream, void* workspace);
 
 /* ---- Plans ----------------------------------------------------------------------------------- */
 
 /* Immutable; made by one of the five `_select` below. It does not need the stream it was selected
- * with, and runs on any other of the same backend (all streams of this version are the CPU's). */
+ * with, and runs on any other of the same backend. */
 typedef struct octavo_plan octavo_plan;
 
 /* What the caller would like of a plan. */

@@ -37,6 +37,7 @@ using ElementwiseEntry = Entry<SlicedProblem, std::shared_ptr<ElementwiseImpl>>;
 
 /// Best first, the reference last.
 std::span<const ElementwiseEntry> cpu_elementwise();
+std::span<const ElementwiseEntry> cuda_elementwise();
 /// For tests alone: those of a backend that only they have.
 inline constinit std::span<const ElementwiseEntry> test_elementwise;
 

@@ -10,7 +10,8 @@ Result<AnyElementwisePlan> AnyElementwisePlan::select(const Stream& stream,
   if (!checked) return checked.error();
   const Result<Allowed> allowed = allowed_places(stream, preference);
   if (!allowed) return allowed.error();
-  auto chosen = choose(*allowed, *checked, {cpu_elementwise(), test_elementwise});
+  auto chosen =
+      choose(*allowed, *checked, {cpu_elementwise(), cuda_elementwise(), test_elementwise});
   if (!chosen) return chosen.error();
 
   ElementwiseImpl& impl = *chosen->impl;
@@ -37,6 +38,7 @@ std::size_t AnyElementwisePlan::workspace_size() const noexcept { return impl_->
 
 Status AnyElementwisePlan::can_implement(const ElementwiseArgs& args) const {
   if (Status s = check_tensors(impl_->problem, args); !s) return s;
+  if (Status s = check_memory(impl_->problem, args, impl_->sku.backend, -1, nullptr); !s) return s;
   return impl_->check_values(args);
 }
 
@@ -47,11 +49,18 @@ Status AnyElementwisePlan::run(const Stream& stream, Workspace workspace,
   const bool plain = are_plain(impl.problem, args);
   if (!plain)
     if (Status s = check_tensors(impl.problem, args); !s) return s;
-  if (impl.workspace_bytes == 0) return impl.run(stream, nullptr, args, plain);
+  const int device = stream.impl().device;
+  if (impl.workspace_bytes == 0) {
+    if (Status s = check_memory(impl.problem, args, impl.sku.backend, device, nullptr); !s)
+      return s;
+    return impl.run(stream, nullptr, args, plain);
+  }
   const TensorRef output = *args.output;
   if (Status s = check_workspace(workspace, impl.workspace_bytes,
                                  {args.input, args.grad, &output, args.scales, args.zero_points});
       !s)
+    return s;
+  if (Status s = check_memory(impl.problem, args, impl.sku.backend, device, workspace.data); !s)
     return s;
   return impl.run(stream, workspace.data, args, plain);
 }

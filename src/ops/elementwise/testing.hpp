@@ -19,6 +19,7 @@
 
 #include "octavo/octavo.hpp"
 #include "ops/elementwise/oracle.hpp"
+#include "testing/cuda.hpp"
 #include "testing/machine.hpp"
 #include "testing/memory.hpp"
 
@@ -186,15 +187,16 @@ struct Pointers {
   return Elements(output_type(p), p.shape).bytes();
 }
 
-/// Runs a plan of any kind. Per tensor, the scale and the zero point are read through the pointers.
+/// Runs a plan of any kind, wherever the stream is, and waits. Per tensor, the scale and the zero
+/// point are read through the pointers.
 inline Status run(const octavo::detail::AnyElementwisePlan& plan, const Stream& stream,
                   const Problem& p, const Pointers& at, Workspace workspace = {}) {
   const Shape slices{slice_count(p)};
-  const TensorRef input(at.input, input_type(p), p.shape);
-  const TensorRef grad(at.grad, p.element, p.shape);
-  const TensorRef scales(at.scales, scale_type(p), slices);
-  const TensorRef zero_points(at.zero_points, DType::s32, slices);
-  const TensorMut output(at.output, output_type(p), p.shape);
+  TensorRef input(has_input(p.op) ? at.input : nullptr, input_type(p), p.shape);
+  TensorRef grad(has_grad(p.op) ? at.grad : nullptr, p.element, p.shape);
+  TensorRef scales(at.scales, scale_type(p), slices);
+  TensorRef zero_points(at.zero_points, DType::s32, slices);
+  TensorMut output(at.output, output_type(p), p.shape);
   octavo::detail::ElementwiseArgs args;
   if (has_input(p.op)) args.input = &input;
   if (has_grad(p.op)) args.grad = &grad;
@@ -207,7 +209,8 @@ inline Status run(const octavo::detail::AnyElementwisePlan& plan, const Stream& 
     args.scales = &scales;
     if (has_input(p.op)) args.zero_points = &zero_points;
   }
-  return plan.run(stream, workspace, args);
+  return run_there(stream, {&input, &grad, &scales, &zero_points}, {&output}, workspace,
+                   [&](Workspace lent) { return plan.run(stream, lent, args); });
 }
 
 /// Selects and runs, with a workspace of its own.
@@ -220,8 +223,10 @@ inline Status run(const Stream& stream, const Problem& p, const Pointers& at,
   return run(*plan, stream, p, at, workspace);
 }
 
-/// Whether this CPU has the target, and the library elementwise kernels just for it.
+/// Whether this CPU has the target, or there is a device that does, and the library elementwise
+/// kernels just for it.
 [[nodiscard]] inline bool own_kernels(Target target) {
+  if (target == Target::sm80) return has_cuda();
   if (!is_available(target)) return false;
   const auto plan = octavo::detail::AnyElementwisePlan::select(
       Stream::cpu({.threads = 1, .cap = target}), problem_of({}, {1}), {});

@@ -18,7 +18,7 @@ namespace octavo::testing {
 using TargetAndOp = std::tuple<Target, Op>;
 [[nodiscard]] inline std::vector<TargetAndOp> tested(bool (*wanted)(Op)) {
   std::vector<TargetAndOp> list;
-  for (const Target target : tested_targets())
+  for (const Target target : tested_places())
     for (const Op op : all_ops)
       if (wanted(op)) list.emplace_back(target, op);
   return list;

@@ -91,11 +91,39 @@ inline void place(Bytes& contiguous, const Elements& from, Placed& to) {
 }
 
 /// Selects and runs, with a workspace of its own.
-inline Status run_call(const Stream& stream, const Problem& p, const Call& call) {
+inline Status run_call(const Stream& stream, const Problem& p, Call call) {
   const auto plan = select_plan(stream, p);
   if (!plan) return plan.error();
+  if (!has_input(p.op)) call.input = {};
+  if (!has_grad(p.op)) call.grad = {};
   const WorkspaceBuffer workspace((*plan)->workspace_size());
-  return (*plan)->run(stream, workspace, call);
+  return run_there(stream, {&call.input, &call.grad, &call.scales, &call.zero_points},
+                   {&call.output}, workspace,
+                   [&](Workspace lent) { return (*plan)->run(stream, lent, call); });
+}
+
+/// What every backend must do: tests on a stream of each that there is.
+class OnBackend : public ::testing::TestWithParam<Backend> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Backend::cuda) cuda_ = cuda_stream();
+  }
+  [[nodiscard]] bool is_cuda() const { return GetParam() == Backend::cuda; }
+  /// (Threads are the CPU's.)
+  [[nodiscard]] Stream stream(int threads = 1) const {
+    return cuda_ ? *cuda_ : Stream::cpu({.threads = threads});
+  }
+
+ private:
+  std::optional<Stream> cuda_;
+};
+[[nodiscard]] inline std::vector<Backend> tested_backends() {
+  std::vector<Backend> backends{Backend::cpu};
+  if (has_cuda()) backends.push_back(Backend::cuda);
+  return backends;
+}
+[[nodiscard]] inline std::string backend_name(const ::testing::TestParamInfo<Backend>& info) {
+  return std::string(name(info.param));
 }
 
 /// The problem of a layout on a tensor of this shape: a group is a third of a row.

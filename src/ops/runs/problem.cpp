@@ -1,5 +1,6 @@
 #include "ops/runs/problem.hpp"
 
+#include "core/memory_place.hpp"
 #include "numerics/types.hpp"
 
 namespace octavo::detail {
@@ -261,6 +262,21 @@ bool are_plain(const SlicedProblem& p, const ElementwiseArgs& args) {
   if (args.scales == nullptr) return true;
   return is_parameter(*args.scales, p.scales) &&
          (!has_zero_points(args) || is_parameter(*args.zero_points, DType::s32));
+}
+
+Status check_memory(const SlicedProblem& p, const ElementwiseArgs& args, Backend backend,
+                    int device, const void* workspace) {
+  if (find_memory_place.load(std::memory_order_acquire) == nullptr) return {};
+  const auto data = [](const auto* tensor, std::int64_t elements) -> const void* {
+    return tensor == nullptr || elements == 0 ? nullptr : tensor->data;
+  };
+  return check_memory(backend, device,
+                      {{output_name(p.op), data(args.output, p.numel)},
+                       {"input", data(args.input, p.numel)},
+                       {"grad_output", data(args.grad, p.numel)},
+                       {"scales", data(args.scales, p.slices)},
+                       {"zero_points", data(args.zero_points, p.slices)},
+                       {"workspace", workspace}});
 }
 
 }  // namespace octavo::detail

@@ -40,4 +40,9 @@ Status check_tensors(const SlicedProblem& problem, const ElementwiseArgs& args);
 /// from the output, or is it. Much quicker, and false without a reason.
 bool are_plain(const SlicedProblem& problem, const ElementwiseArgs& args);
 
+/// That they are memory of the backend (core/memory_place.hpp), and of the device where it is
+/// known.
+Status check_memory(const SlicedProblem& problem, const ElementwiseArgs& args, Backend backend,
+                    int device, const void* workspace);
+
 }  // namespace octavo::detail

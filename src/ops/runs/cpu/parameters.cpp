@@ -10,6 +10,7 @@
 #include "numerics/quotient.hpp"
 #include "numerics/types.hpp"
 #include "ops/runs/cpu/call.hpp"
+#include "ops/runs/scales.hpp"
 
 namespace octavo::detail {
 namespace {
@@ -51,18 +52,9 @@ bool are_good(Parameters& p, const float* scales, float* /*converted*/) {
          is_good<float, divides>(std::bit_cast<float>(bits.most));
 }
 
-// `given` is named as it came, and as it was rounded to the compute type.
 Error bad_scale(const Parameters& p, std::int64_t index, double given, double rounded) {
-  const std::string scale = given == rounded || std::isnan(given)
-                                ? fmt::format("{}", given)
-                                : fmt::format("{} ({} in {})", given, rounded, name(p.compute));
-  const char* expected =
-      p.divides ? "a finite number above 0 with a finite reciprocal" : "a finite number";
-  if (p.scales == nullptr)
-    return invalid("scale",
-                   fmt::format("expected {} in {}, got {}", expected, name(p.compute), scale));
-  return invalid("scales", fmt::format("expected {} in {} at every index, got {} at index {}",
-                                       expected, name(p.compute), scale, index));
+  return detail::bad_scale({p.compute, p.divides}, p.scales == nullptr ? -1 : index, given,
+                           rounded);
 }
 
 template <class C, class S, bool divides>
