@@ -29,6 +29,9 @@ namespace {
 using cuda::elementwise_threads;
 using cuda::elementwise_units;
 
+// That one may have at a time, of every device.
+constexpr std::int64_t threads_of_multiprocessor = 1536;
+
 const cuda::Ptx& ptx_of(DType element) {
   switch (element) {
     case DType::f64:
@@ -149,6 +152,16 @@ class CudaElementwise final : public ElementwiseImpl {
   }
 
   template <class C>
+  [[nodiscard]] bool has_aligned_parameters(const cuda::ElementwiseKernelArgs<C>& kernel,
+                                            const Iteration& it) const {
+    for (int d = 0; d + 1 < it.rank; ++d)
+      if (it.dims[static_cast<std::size_t>(d)].stride[op_params] % vector_lanes() != 0)
+        return false;
+    return reinterpret_cast<std::uintptr_t>(kernel.scales) % 16 == 0 &&
+           reinterpret_cast<std::uintptr_t>(kernel.zero_points) % 16 == 0;
+  }
+
+  template <class C>
   [[nodiscard]] Status launch_rows(cuda::CudaStream& stream, cuda::ElementwiseKernelArgs<C>& kernel,
                                    const Iteration& it) const {
     kernel.rows = it.rows;
@@ -166,9 +179,17 @@ class CudaElementwise final : public ElementwiseImpl {
     const bool packed = is_packed(problem.input_type()) || is_packed(problem.output_type());
     const std::int64_t lanes = vectors ? vector_lanes() : packed ? 2 : 1;
     const std::int64_t units = (kernel.length + lanes - 1) / lanes;
+    // A thread does several units, if there are enough for all that the device runs at a time; a
+    // warp's are neighbours.
+    const std::int64_t at_a_time =
+        std::int64_t{stream.context().limits.multiprocessors} * threads_of_multiprocessor;
+    kernel.units = static_cast<std::uint32_t>(
+        std::clamp<std::int64_t>(amount(units, kernel.rows) / at_a_time * 2, 1, elementwise_units));
+    const std::int64_t of_row = std::max((units + kernel.units - 1) / kernel.units,
+                                         std::min<std::int64_t>(units, cuda::warp_threads));
     const auto wide = static_cast<unsigned>(std::bit_ceil(
-        static_cast<std::uint64_t>(std::min<std::int64_t>(units, elementwise_threads))));
-    const std::int64_t per_chunk = std::int64_t{wide} * elementwise_units;
+        static_cast<std::uint64_t>(std::min<std::int64_t>(of_row, elementwise_threads))));
+    const std::int64_t per_chunk = std::int64_t{wide} * kernel.units;
     const std::int64_t chunks = (units + per_chunk - 1) / per_chunk;
     const unsigned high = elementwise_threads / wide;
     const std::int64_t row_blocks = (kernel.rows + high - 1) / high;
@@ -176,6 +197,7 @@ class CudaElementwise final : public ElementwiseImpl {
     if (blocks > INT32_MAX)
       return unsupported("numel", fmt::format("expected at most {} blocks of {} threads, got {}",
                                               INT32_MAX, elementwise_threads, blocks));
+    kernel.aligned_parameters = vectors && it.per_lane && has_aligned_parameters(kernel, it);
     kernel.chunks = static_cast<std::uint32_t>(chunks);
     const cuda::Kernel which(ptx_of(problem.element), entry(vectors, it.per_lane).c_str());
     return cuda::launch(stream, which, {static_cast<unsigned>(blocks)}, {wide, high}, 0, kernel);
