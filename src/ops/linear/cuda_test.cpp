@@ -375,6 +375,62 @@ TEST_F(LinearCuda, PackedWeightsOfTheHostAreRefusedByName) {
   EXPECT_FALSE(PackedWeight().to(stream()));
 }
 
+// What is queued reads it still.
+TEST_F(LinearCuda, APackedWeightMayGoBeforeItsWork) {
+  const LinearCase c = packed_case(DType::s4, 70, 96, 32);
+  const LinearData d = make_linear(c);
+  const auto plan = QuantizedMatmulPlan::select(stream(), matmul_descriptor(c));
+  ASSERT_TRUE(plan);
+  Matrix out = blank_output(c);
+  Mirror mirror(stream());
+  {
+    const auto packed = packed_there(stream(), d);
+    ASSERT_TRUE(packed);
+    const auto args = linear_args<QuantizedMatmulPlan::Args>(d, *packed, out);
+    add_tensors(args, mirror);
+    mirror.upload();
+    const WorkspaceBuffer workspace(stream(), plan->workspace_size());
+    ASSERT_TRUE(plan->run(stream(), workspace, moved(args, mirror)));
+  }
+  ASSERT_TRUE(stream().synchronize());
+  ASSERT_TRUE(mirror.download());
+  EXPECT_EQ(out.bytes, expected(d).bytes);
+}
+
+TEST_F(LinearCuda, TwoStreamsAtOnce) {
+  const auto other = cuda_stream();
+  ASSERT_TRUE(other);
+  LinearCase c{.kind = LinearKind::dynamic, .m = 40, .n = 70, .k = 300, .activation = DType::f32};
+  c.epilogue = Epilogue::residual;
+  const LinearData d = make_linear(c);
+  const Matrix answer = expected(d);
+  const auto plan = QuantizedLinearPlan::select(stream(), dynamic_descriptor(c));
+  ASSERT_TRUE(plan);
+  struct Call {
+    explicit Call(const Stream& s) : mirror(s) {}
+    Matrix out;
+    Mirror mirror;
+  };
+  std::vector<std::unique_ptr<Call>> calls;
+  std::vector<WorkspaceBuffer> workspaces;
+  for (int i = 0; i < 6; ++i) {
+    const Stream& on = i % 2 == 0 ? stream() : *other;
+    Call& call = *calls.emplace_back(std::make_unique<Call>(on));
+    call.out = blank_output(c);
+    const auto args = linear_args<QuantizedLinearPlan::Args>(d, {}, call.out);
+    add_tensors(args, call.mirror);
+    call.mirror.upload();
+    workspaces.emplace_back(on, plan->workspace_size());
+    ASSERT_TRUE(plan->run(on, workspaces.back(), moved(args, call.mirror)));
+  }
+  ASSERT_TRUE(stream().synchronize());
+  ASSERT_TRUE(other->synchronize());
+  for (const auto& call : calls) {
+    ASSERT_TRUE(call->mirror.download());
+    EXPECT_EQ(call->out.bytes, answer.bytes);
+  }
+}
+
 TEST_F(LinearCuda, WhatIsMadeIsZero) {
   for (const std::int64_t group : {0, 32}) {
     const auto plan = PackWeightPlan::select(
