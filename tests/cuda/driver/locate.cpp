@@ -66,7 +66,7 @@ void global(Warp& w, const u64* address, u32 bytes, Access access, Located& at) 
   const u64 span = last.end - last.begin - bytes;  // (wraps if there is none)
   u64 outside = last.end - last.begin < bytes ? 1 : 0;
   for (u32 l = 0; l < lane_count; ++l) {
-    outside |= (address[l] - last.begin > span) & (w.lanes[l] != 0) ? 1 : 0;
+    outside |= ((address[l] - last.begin > span) & (w.lanes[l] != 0)) ? 1 : 0;
   }
   if (outside == 0) [[likely]] {
     const u64 delta = reinterpret_cast<u64>(last.bytes) - last.begin;
