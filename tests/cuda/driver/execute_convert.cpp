@@ -120,7 +120,9 @@ struct FromIntegerRounded {
 [[gnu::always_inline]] inline float canonical(float v) {
   return v != v ? cast<float>(0x7fffffffu) : v;
 }
-[[gnu::always_inline]] inline double canonical(double v) { return v; }
+[[gnu::always_inline]] inline double canonical(double v) {
+  return v != v ? cast<double>(0x7fffffffffffffffull) : v;
+}
 
 template <Rounding M>
 struct Integral {
@@ -154,7 +156,7 @@ struct Saturate {
   }
 };
 struct Widen {
-  static double f(float v) { return v; }
+  static double f(float v) { return canonical(static_cast<double>(v)); }
 };
 template <Rounding M>
 struct Narrow {

@@ -39,6 +39,12 @@ template <class T>
   for (u32 l = 0; l < lane_count; ++l) d[l] = lanes[l] != 0 ? computed[l] : d[l];
 }
 
+// Arithmetic in f64 is counted: a GPU has few units for it.
+template <class... T>
+[[gnu::always_inline]] inline void count_double(Warp& w) {
+  if constexpr ((std::is_same_v<T, double> || ...)) ++w.block->counters->double_instructions;
+}
+
 // Op::f for each lane, of all lanes at once. Rows are the same or do not overlap.
 template <class Op, class D, class... S>
 struct Each {
@@ -56,7 +62,10 @@ struct Each {
     }
     if (!all) blend(row<Bits>(w, i.ref[0]), reinterpret_cast<const Bits*>(computed), w.lanes);
   }
-  static void run(Warp& w, const Inst& i) { go(w, i, std::index_sequence_for<S...>()); }
+  static void run(Warp& w, const Inst& i) {
+    count_double<D, S...>(w);
+    go(w, i, std::index_sequence_for<S...>());
+  }
 };
 
 // Op::f lane by lane, for what is rare: less code.
@@ -71,7 +80,10 @@ struct Singly {
       d[l] = Lane<D>::put(Op::f(Lane<S>::get(std::get<I>(sources)[l])...));
     }
   }
-  static void run(Warp& w, const Inst& i) { go(w, i, std::index_sequence_for<S...>()); }
+  static void run(Warp& w, const Inst& i) {
+    count_double<D, S...>(w);
+    go(w, i, std::index_sequence_for<S...>());
+  }
 };
 
 template <class T>
