@@ -1,5 +1,5 @@
 // The elementwise plans on a CUDA device: tensors become rows, and one kernel does them all.
-#include "ops/elementwise/implementation.hpp"
+#include "ops/elementwise/cuda/found.hpp"
 
 #include <fmt/core.h>
 
@@ -73,6 +73,17 @@ class CudaElementwise final : public ElementwiseImpl {
                                            : run_as<float>(on, workspace, args, plain);
   }
 
+  /// With scales that are right.
+  template <class C>
+  [[nodiscard]] Status run_found(cuda::CudaStream& stream, const ElementwiseArgs& args,
+                                 bool plain) const {
+    cuda::ElementwiseKernelArgs<C> kernel;
+    kernel.scales = args.scales->data;
+    if (has_zero_points(args))
+      kernel.zero_points = static_cast<const std::int32_t*>(args.zero_points->data);
+    return launch_tensors(stream, kernel, args, plain);
+  }
+
  private:
   template <class C>
   [[nodiscard]] Status run_as(cuda::CudaStream& stream, void* workspace,
@@ -96,6 +107,13 @@ class CudaElementwise final : public ElementwiseImpl {
       if (Status s = stream.check_values({check}); !s) return s;
       kernel.refusal = stream.latest();
     }
+    return launch_tensors(stream, kernel, args, plain);
+  }
+
+  template <class C>
+  [[nodiscard]] Status launch_tensors(cuda::CudaStream& stream,
+                                      cuda::ElementwiseKernelArgs<C>& kernel,
+                                      const ElementwiseArgs& args, bool plain) const {
     if (problem.numel == 0) return {};
     set_tensors(kernel, args);
     Iteration iteration = plain ? plain_ : iterate(problem, args);
@@ -223,5 +241,15 @@ constexpr ElementwiseEntry entries[] = {{{Backend::cuda, Target::sm80}, find}};
 }  // namespace
 
 std::span<const ElementwiseEntry> cuda_elementwise() { return entries; }
+
+std::shared_ptr<const ElementwiseImpl> found_quantize(const SlicedProblem& problem) {
+  return std::make_shared<CudaElementwise>(problem);
+}
+Status enqueue_found(const ElementwiseImpl& quantize, cuda::CudaStream& stream,
+                     const ElementwiseArgs& args, bool plain) {
+  const auto& own = static_cast<const CudaElementwise&>(quantize);
+  return own.problem.compute() == DType::f64 ? own.run_found<double>(stream, args, plain)
+                                             : own.run_found<float>(stream, args, plain);
+}
 
 }  // namespace octavo::detail
