@@ -5,6 +5,7 @@
 #include "core/check.hpp"
 #include "core/fp_environment.hpp"
 #include "numerics/affine.hpp"
+#include "ops/linear/check.hpp"
 
 namespace octavo::detail {
 namespace {
@@ -16,11 +17,22 @@ std::int64_t count_of(const TensorRef* t) {
   return count;
 }
 
+// Whether all of so many floats of 16 bits are, whose exponents are these bits.
+bool are_finite(const void* values, std::int64_t count, std::uint16_t exponent) {
+  const auto* from = static_cast<const std::uint16_t*>(values);
+  int infinite = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    infinite |= static_cast<int>((from[i] & exponent) == exponent);
+  return infinite == 0;
+}
+
 // The index of the first scale that is not finite, and it; or -1.
 template <class C>
 std::int64_t find_infinite(const TensorRef& t, std::int64_t count, ScanFunction scan, C& found) {
   constexpr std::int32_t last = 0x7F7FFFFF;
   if (t.dtype == DType::f32 && scan(t.data, count, INT32_MAX).most <= last) return -1;
+  if (t.dtype == DType::f16 && are_finite(t.data, count, 0x7C00)) return -1;
+  if (t.dtype == DType::bf16 && are_finite(t.data, count, 0x7F80)) return -1;
   const FpEnvironment environment;  // (f64 may be rounded)
   constexpr std::int64_t piece = 256;
   C values[piece];
@@ -43,8 +55,7 @@ Status check_finite(const char* argument, const TensorRef* t, ScanFunction scan)
   C found = 0;
   const std::int64_t at = find_infinite(*t, count, scan, found);
   if (at < 0) return {};
-  return invalid(argument, fmt::format("expected finite scales, got {} (as {}) at index {}",
-                                       static_cast<double>(found), name(dtype_of<C>), at));
+  return scale_refusal(argument, static_cast<double>(found), dtype_of<C>, at);
 }
 
 Status check_scales(const char* argument, const TensorRef* t, DType compute, ScanFunction scan) {
@@ -61,8 +72,7 @@ Status check_zero_points(const char* argument, const TensorRef* t, DType type, S
   const auto* values = static_cast<const std::int32_t*>(t->data);
   std::int64_t i = 0;
   while (values[i] >= range.min && values[i] <= range.max) ++i;
-  return invalid(argument, fmt::format("expected {} to {}, the range of {}, got {} at index {}",
-                                       range.min, range.max, name(type), values[i], i));
+  return zero_point_refusal(argument, values[i], type, i);
 }
 
 template <class C, DType type>
