@@ -1,5 +1,5 @@
-// Memory of the host that several runs on a stream share: as it is on the CPU; on a CUDA device a copy, which
-// comes back when it is fetched.
+// Memory of the host that several runs on a stream share: as it is on the CPU; on a CUDA device a
+// copy, which comes back when it is fetched.
 #pragma once
 
 #include <cstddef>
