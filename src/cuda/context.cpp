@@ -140,7 +140,7 @@ Result<void*> Context::allocate(std::size_t bytes) {
   DevicePointer memory = 0;
   if (const int error = driver.memory_allocate(&memory, bytes); error != success)
     return driver_error(driver, "cuMemAlloc", error);
-  return reinterpret_cast<void*>(memory);
+  return reinterpret_cast<void*>(memory);  // NOLINT(performance-no-int-to-ptr): so it is declared
 }
 
 void Context::free(void* memory) noexcept {

@@ -64,6 +64,11 @@ struct CheckArgs {
   RefusalState* state = nullptr;
 };
 
+/// `latest` becomes `first`, unless there is one.
+struct FoldArgs {
+  RefusalState* state = nullptr;
+};
+
 /// Of a refusal that the host knows of already: it is written down in its turn.
 struct RefuseArgs {
   Refusal refusal;
