@@ -50,6 +50,7 @@ inline constexpr unsigned event_disable_timing = 2;
   X(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                                 \
   X(context_push, "cuCtxPushCurrent_v2", (ContextHandle context))                                  \
   X(context_pop, "cuCtxPopCurrent_v2", (ContextHandle * context))                                  \
+  X(context_synchronize, "cuCtxSynchronize", ())                                                   \
   X(module_load, "cuModuleLoadData", (ModuleHandle * module, const void* image))                   \
   X(module_unload, "cuModuleUnload", (ModuleHandle module))                                        \
   X(module_function, "cuModuleGetFunction",                                                        \
