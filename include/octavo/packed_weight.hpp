@@ -150,6 +150,7 @@ struct WeightGroups {
   std::int64_t size = 0;
   TensorRef scales;
   TensorRef zero_points = {};
+  bool offset = false;  ///< of the codes: see PackWeightDescriptor
 };
 
 /// All of that in one call.

@@ -219,7 +219,8 @@ def pack(
     """Weights [N, K] rearranged once, so that every call reads them in order: faster, same bits.
 
     int8 and uint8; four bits as uint8, two to a byte, with `q_dtype="s4"` or `"u4"` and `length=K`
-    where K is odd; floats for `float_linear`. With a `scale` of [N] or [N, 1], or with a
+    where K is odd; floats for `float_linear`; and int32 words with `q_dtype="s4"` or `"s8"`, as
+    compressed-tensors stores them. With a `scale` of [N] or [N, 1], or with a
     `group_size` and one of [N, K // group_size], and perhaps a `zero_point` of the same shape or
     one for all, the result keeps them, and calls are not given them.
 

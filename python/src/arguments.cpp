@@ -1,6 +1,7 @@
 #include "arguments.hpp"
 
 #include <array>
+#include <cstring>
 #include <limits>
 
 namespace octavo::python {
@@ -311,6 +312,10 @@ Numbers::Numbers(nb::handle value, const char* argument, bool integers)
       value_ = static_cast<double>(n);
     } else {
       value_ = array.as_double(0);
+      if (!array.is_integer()) {
+        held_as_ = array.dtype();
+        std::memcpy(element_.data(), array.data, static_cast<std::size_t>(bytes_for(held_as_, 1)));
+      }
     }
     return;  // (It was read: an output may lie where it was, as where a list's array was freed.)
   }
@@ -330,6 +335,13 @@ TensorRef Numbers::ref(std::int64_t count) {
     if (integers_) {
       int32s_.assign(static_cast<std::size_t>(count), integer());
       return {int32s_.data(), DType::s32, Shape{count}};
+    }
+    if (held_as_ != DType::f64) {
+      const auto size = static_cast<std::size_t>(bytes_for(held_as_, 1));
+      repeated_.resize(size * static_cast<std::size_t>(count));
+      for (std::size_t i = 0; i < repeated_.size(); i += size)
+        std::memcpy(repeated_.data() + i, element_.data(), size);
+      return {repeated_.data(), held_as_, Shape{count}};
     }
     doubles_.assign(static_cast<std::size_t>(count), value_);
     return {doubles_.data(), DType::f64, Shape{count}};

@@ -3,6 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -78,7 +80,8 @@ class Numbers {
   [[nodiscard]] double at(std::int64_t i) const { return array_ ? array_->as_double(i) : value_; }
   /// Whether zero points are more than one 0, which is as good as none.
   [[nodiscard]] bool matter() const { return !single_ || integer() != 0; }
-  /// The array, contiguous; a single number is repeated `count` times.
+  /// The array, contiguous; a single number is repeated `count` times. (One of Python's is f64,
+  /// one from an array of floats of that array's type.)
   [[nodiscard]] TensorRef ref(std::int64_t count);
   /// Refuses an output that lies over what was given (of which `ref` may be a copy).
   void check_apart(const Array& out) const;
@@ -89,10 +92,13 @@ class Numbers {
   bool given_ = true;
   bool single_ = false;
   double value_ = 0;
+  DType held_as_ = DType::f64;          // of a float that was an array's: its type,
+  std::array<std::byte, 8> element_{};  // and the number in it
   Shape shape_;
   std::pair<std::uintptr_t, std::uintptr_t> extent_;  // of an array that was given
   std::optional<Array> array_;
   std::vector<double> doubles_;
+  std::vector<std::byte> repeated_;
   std::vector<std::int32_t> int32s_;
 };
 

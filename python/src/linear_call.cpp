@@ -134,11 +134,14 @@ class Running {
     weight_rows_.emplace(c_.weight, c_.weight_name);
     const TensorRef w = weight_of(*weight_rows_, c_.q_dtype, c_.length);
     if (w.shape[1] != p_.k)
-      invalid(c_.weight_name, fmt::format("expected {} in the last dimension, as {} has, got {}{}",
-                                          p_.k, c_.x_name, w.shape[1],
-                                          is_packed(w.dtype) && c_.length.is_none()
-                                              ? " (two to a byte, for there is no length)"
-                                              : ""));
+      invalid(c_.weight_name,
+              fmt::format("expected {} in the last dimension, as {} has, got {}{}", p_.k, c_.x_name,
+                          w.shape[1],
+                          is_packed(w.dtype) && c_.length.is_none()
+                              ? " (two to a byte, for there is no length)"
+                          : w.dtype == DType::u8 && w.shape[1] == (p_.k + 1) / 2
+                              ? "; weights of four bits, two to a byte, need a q_dtype, s4 or u4"
+                              : ""));
     p_.packed_weight = false;
     p_.n = w.shape[0];
     p_.weight = w.dtype;

@@ -41,6 +41,24 @@ void keep_channels(PyPackedWeight& made, Numbers& scale, Numbers& zero_point, DT
       fmt::format("{} to {}, the range of {}", range.min, range.max, octavo::name(weight)));
 }
 
+// Codes as compressed-tensors stores them: [N, ceil(K / 8)] of int32 for s4, [N, ceil(K / 4)] for
+// s8, the first in the lowest bits, more by 8 or 128. Nothing, if the weight is no such words.
+std::optional<TensorRef> words_of(const Rows& rows, nb::handle q_dtype, nb::handle length) {
+  const Array& array = rows.array();
+  if (array.held != Held::s32 || array.rank() != 2 || q_dtype.is_none()) return std::nullopt;
+  const DType type = parse_dtype(q_dtype, "q_dtype");
+  if (type != DType::s4 && type != DType::s8) return std::nullopt;
+  const std::int64_t per_word = 32 / bits(type);
+  const std::int64_t words = rows.ref.shape[1];
+  const std::int64_t k = parse_integer(length, "length").value_or(words * per_word);
+  if (k < 0 || k > words * per_word || (k + per_word - 1) / per_word != words)
+    invalid("length",
+            fmt::format("expected {} to {} for rows of {} words of 32 bits, got {}",
+                        words > 0 ? (words - 1) * per_word + 1 : 0, words * per_word, words, k));
+  return TensorRef(rows.ref.data, type, Shape{rows.ref.shape[0], k},
+                   Shape{rows.ref.strides[0] * per_word, 1});
+}
+
 // ---- images -------------------------------------------------------------------------------------
 
 nb::bytes serialized(const PyPackedWeight& w) {
@@ -209,7 +227,8 @@ std::string repr(const PyPackedWeight& w) {
 PyPackedWeight pack_weight(nb::handle weight_q, nb::handle scale, nb::handle zero_point,
                            nb::handle group_size, nb::handle q_dtype, nb::handle length) {
   const Rows rows(weight_q, "weight_q");
-  const TensorRef w = weight_of(rows, q_dtype, length);
+  const std::optional<TensorRef> words = words_of(rows, q_dtype, length);
+  const TensorRef w = words ? *words : weight_of(rows, q_dtype, length);
   if (is_float(w.dtype))
     for (const auto& [value, argument] :
          {std::pair(scale, "scale"), {zero_point, "zero_point"}, {group_size, "group_size"}})
@@ -228,9 +247,11 @@ PyPackedWeight pack_weight(nb::handle weight_q, nb::handle scale, nb::handle zer
   PyPackedWeight made;
   made.maker = rows.array().maker;
   WeightGroups groups;
+  groups.offset = words.has_value();
   if (group != 0) {
     const std::int64_t count = n * (k / group);
-    groups = {group, scales.ref(count)};
+    groups.size = group;
+    groups.scales = scales.ref(count);
     if (zero_points.matter()) groups.zero_points = zero_points.ref(count);
   }
   const Stream& stream = parse_stream(nb::none());
@@ -280,8 +301,8 @@ void define_packed_weight(nb::module_& m) {
            "to a byte. None for what it does not hold.",
            nb::sig("def unpack(self) -> tuple[typing.Any, typing.Any, typing.Any]"))
       .def("serialize", &serialized,
-           "A portable image, for any CPU, with the scales of groups. Those of output channels are "
-           "not in it: give them to calls, or pickle the object.")
+           "A portable image, for any CPU, with the scales and zero points of groups. Those of "
+           "output channels are not in it: give them to calls, or pickle the object.")
       .def_static("deserialize", &deserialized, nb::arg("image").none(), nb::kw_only(),
                   nb::arg("in_place").none() = false,
                   "Reads an image back from bytes or other contiguous memory; refuses a damaged "

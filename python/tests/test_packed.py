@@ -374,6 +374,41 @@ def test_no_stream_changes_a_bit():
             assert_bits(got, octavo.float_linear(X, FLOAT))
 
 
+@pytest.mark.parametrize("k", [0, 1, 4, 36, 37, 38, 39])
+def test_words_of_bytes(k):
+    levels = RNG.integers(-128, 128, (5, k))
+    codes = np.full((5, -(-k // 4) * 4), 77, np.uint8)
+    codes[:, :k] = levels + 128
+    given = {"scale": RNG.random(5).astype(np.float16), "q_dtype": "s8", "length": k}
+    words = octavo.pack(codes.view(np.int32), **given)
+    dense = octavo.pack(levels.astype(np.int8), **given)
+    assert words.serialize() == dense.serialize()
+    assert words.scale_dtype == "f16"
+
+
+@pytest.mark.parametrize(
+    ("q_dtype", "length", "argument", "says"),
+    [("s4", 8, "length", "expected 9 to 16 for rows of 2 words of 32 bits, got 8"),
+     ("s4", 17, "length", "expected 9 to 16 for rows of 2 words of 32 bits, got 17"),
+     ("s8", 4, "length", "expected 5 to 8 for rows of 2 words of 32 bits, got 4"),
+     ("u4", None, "weight_q", "expected uint8"), (None, None, "weight", "s32")],
+)  # fmt: skip
+def test_words_that_are_none(q_dtype, length, argument, says):
+    with pytest.raises(octavo.Error, match=says) as e:
+        octavo.pack(np.zeros((3, 2), np.int32), q_dtype=q_dtype, length=length)
+    assert argument in e.value.argument
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_one_scale_keeps_its_type(dtype):
+    scale = np.array([0.3], dtype)
+    one = octavo.pack(S8[:1], scale=scale)
+    assert one.scale_dtype == octavo.pack(S8[:2], scale=scale.repeat(2)).scale_dtype
+    assert_bits(one.unpack()[1], scale)
+    groups = octavo.pack(S8, scale=scale[0], group_size=4)
+    assert_bits(groups.unpack()[1], np.full((S8.shape[0], S8.shape[1] // 4), scale[0]))
+
+
 @pytest.mark.parametrize(("k", "group_size"), [(64, 32), (40, 8), (36, 4), (37, None), (3, None)])
 def test_what_compressed_tensors_stores(k, group_size):
     levels = RNG.integers(-8, 8, (5, k))
@@ -389,6 +424,12 @@ def test_what_compressed_tensors_stores(k, group_size):
         weight_packed.view(np.uint8)[:, : (k + 1) // 2], zero_point=8, q_dtype="u4", **given
     )
     dense = octavo.pack(oracles.pack4(levels), q_dtype="s4", **given)
+    words = octavo.pack(weight_packed.view(np.int32), q_dtype="s4", **given)
+    assert words.serialize() == dense.serialize()
+    assert words.dtype == "s4" and not words.has_zero_point
+    apart = np.zeros((5, weight_packed.shape[1] + 3), np.int32)[:, 1:-2]
+    apart[...] = weight_packed.view(np.int32)
+    assert octavo.pack(apart, q_dtype="s4", **given).serialize() == dense.serialize()
     for quantized in ("s8", "s16"):
         want = octavo.linear(x, dense, quantized=quantized)
         assert_bits(octavo.linear(x, stored, quantized=quantized), want)

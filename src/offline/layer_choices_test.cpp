@@ -110,7 +110,8 @@ TEST(LayerChoices, WhatIsRefused) {
     EXPECT_THAT(
         with("*.embed_tokens", scheme),
         HasSubstr(fmt::format("layer: expected w8a16 or float for model.embed_tokens, whose "
-                              "rows are looked up and not multiplied, got {}",
+                              "rows are looked up and not multiplied, got {}; --layer "
+                              "model.embed_tokens=float after it leaves it as it is",
                               name(scheme))));
   EXPECT_THAT(with("lm_head", Scheme::w8a8_static), HasSubstr("expected statistics"));
   // A pooler always stays.

@@ -43,7 +43,7 @@ std::string group_size_remedy(const QuantizePlan& plan) {
   if (left == 0) return fmt::format("--group-size {} would take them all", best);
   if (left < left_by(layers, plan.group_size))
     return fmt::format("--group-size {} would take more of them", best);
-  return {};
+  return "--group-size channel would take them all";
 }
 
 }  // namespace

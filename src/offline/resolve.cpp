@@ -119,8 +119,9 @@ Status choose_named(const Checkpoint& checkpoint, const Choices& choices, Quanti
     if (!scheme) continue;
     if (layer.kind == LayerKind::embedding && *scheme != Scheme::w8a16)
       return invalid("layer", fmt::format("expected w8a16 or float for {}, whose rows are looked "
-                                          "up and not multiplied, got {}",
-                                          layer.name, name(*scheme)));
+                                          "up and not multiplied, got {}; --layer {}=float after "
+                                          "it leaves it as it is",
+                                          layer.name, name(*scheme), layer.name));
     const LayerForm form = form_of(plan, *scheme);
     const auto kept = std::find_if(plan.kept.begin(), plan.kept.end(), [&](const KeptTensor& k) {
       return k.name == layer.name + ".weight";

@@ -141,7 +141,8 @@ TEST(GroupSize, AutoTakesTheLargestThatFits) {
   ASSERT_TRUE(plan) << plan.error().message();
   EXPECT_EQ(plan->group_size, 64);
   EXPECT_EQ(left_float(*plan).front().text(),
-            "1 layer, 0.0 % of the linear weights, stays float: in = 9 is no multiple of 64");
+            "1 layer, 0.0 % of the linear weights, stays float: in = 9 is no multiple of 64; "
+            "--group-size channel would take them all");
 }
 
 // Measured on the way or from the finished files, in one go or taken up again: the same figures.

@@ -126,7 +126,8 @@ Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight,
                                       .weight = weight.dtype,
                                       .group_size = groups.size,
                                       .scale = groups.scales.dtype,
-                                      .zero_points = detail::is_given(&groups.zero_points)});
+                                      .zero_points = detail::is_given(&groups.zero_points),
+                                      .offset = groups.offset});
   if (!plan) return plan.error();
   Result<PackedWeight> packed = PackedWeightAccess::impl(*plan).make(false);
   if (!packed) return packed;

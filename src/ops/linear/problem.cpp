@@ -50,9 +50,10 @@ Status check_integer_types(const LinearProblem& p) {
   if (is_dynamic(p)) {
     if (is_symmetric(p) ? !SymmetricCodes::has(p.quantized) : !LinearBytes::has(p.quantized))
       return unsupported(
-          "quantized", fmt::format("expected {} in mode {}, got {}",
+          "quantized", fmt::format("expected {} in mode {}, got {}{}",
                                    is_symmetric(p) ? SymmetricCodes::words() : LinearBytes::words(),
-                                   name(p.mode), name(p.quantized)));
+                                   name(p.mode), name(p.quantized),
+                                   p.quantized == DType::u8 ? "; use mode asymmetric" : ""));
   }
   if (Status s = check_type<LinearWeights>("weight", p.weight); !s) return s;
   if (Status s = check_type<LinearFloats>("weight_scale", p.weight_scale); !s) return s;

@@ -104,10 +104,11 @@ struct GroupTile {
       for (int v = 0; v < count; ++v)
         E::template add_rows<chains, nibbles>(a, codes[v], steps, s[v]);
     } else if constexpr (chains == 1 && nibbles && E::whole_bytes) {
-      for (; steps > 0; steps -= piece, a += piece * 4) {
-        add_piece(a, codes, steps < piece ? steps : piece, s);
+      for (; steps > piece; steps -= piece, a += piece * 4) {
+        add_piece(a, codes, piece, s);
         for (int v = 0; v < count; ++v) codes[v] += piece * code_bytes;
       }
+      add_piece(a, codes, steps, s);
     } else {
       constexpr int at_once = chains > 2 ? E::steps_at_once : 1;
       std::int64_t i = 0;
@@ -151,9 +152,10 @@ struct GroupTile {
   }
 
   // What is taken off the sums of group g, as their first value.
+  template <bool plain>
   static void start(const GroupCall& call, int first, std::int64_t g, const std::int32_t* row_sums,
                     Sums (&s)[count][chains][2]) {
-    if (call.zero_points[0] == nullptr) {
+    if (plain || call.zero_points[0] == nullptr) {
 #pragma GCC unroll 8
       for (int r = 0; r < chains; ++r) {
         const Sums off = E::repeated(-call.zero * row_sums[r]);
@@ -175,7 +177,7 @@ struct GroupTile {
         }
       }
     }
-    if (call.row_zeros == nullptr) return;
+    if (plain || call.row_zeros == nullptr) return;
 #pragma GCC unroll 4
     for (int v = 0; v < count; ++v) {
       const std::int32_t* sums =
@@ -189,8 +191,21 @@ struct GroupTile {
     }
   }
 
+  // A group may be so short that to ask in each what all have alike takes up to a quarter of the
+  // time: symmetric weights with scales of 16 bits, as most are, have a loop of their own.
   static void run(const GroupCall& call, int first) {
-    const std::int64_t scale_bytes = wide_columns * bits(call.scale_type) / 8;
+    if (call.zero_points[0] == nullptr && call.row_zeros == nullptr) {
+      if (call.scale_type == DType::f16) return run_all<true, DType::f16>(call, first);
+      if (call.scale_type == DType::bf16) return run_all<true, DType::bf16>(call, first);
+    }
+    run_all<false>(call, first);
+  }
+
+  // `plain`: no zero points; and then scales of one type.
+  template <bool plain, DType of_scales = DType::f32>
+  static void run_all(const GroupCall& call, int first) {
+    const DType scale_type = plain ? of_scales : call.scale_type;
+    const std::int64_t scale_bytes = wide_columns * bits(scale_type) / 8;
     const std::int64_t group_bytes = scale_bytes + call.steps * code_bytes;
     Floats pending[3][count][rows][2];
     Floats y[count][rows][2];
@@ -211,13 +226,13 @@ struct GroupTile {
         Codes codes;
 #pragma GCC unroll 4
         for (int v = 0; v < count; ++v) codes[v] = at[v] + scale_bytes + column_of(first + v) * 4;
-        start(call, first, g, row_sums, s);
+        start<plain>(call, first, g, row_sums, s);
         add(a, codes, call.steps, s);
 #pragma GCC unroll 4
         for (int v = 0; v < count; ++v) {
           const std::int64_t q = column_of(first + v);
-          const Floats scale0 = E::scales(at[v], call.scale_type, q);
-          const Floats scale1 = E::scales(at[v], call.scale_type, q + 16);
+          const Floats scale0 = E::scales(at[v], scale_type, q);
+          const Floats scale1 = E::scales(at[v], scale_type, q + 16);
 #pragma GCC unroll 8
           for (int r = 0; r < rows; ++r) {
             if constexpr (parts == 2) {
