@@ -17,28 +17,41 @@ namespace {
 // ---- pack ---------------------------------------------------------------------------------------
 
 // Numbers of output channels, checked here: a call that is refused later could not say where they
-// came from.
+// came from. (On a device that call is all there is to see them.)
 template <class Good>
-Kept keep(Numbers& numbers, const char* argument, Good good, const std::string& expected) {
-  for (std::int64_t i = 0; i < numbers.numel(); ++i)
-    if (!good(numbers.at(i)))
-      invalid(argument, fmt::format("expected {}, got {} at index {}", expected, numbers.at(i), i));
-  const TensorRef ref = numbers.ref(1);
-  Kept kept{ref.dtype, std::vector<std::byte>(
-                           static_cast<std::size_t>(numbers.numel() * bytes_for(ref.dtype, 1)))};
+Kept keep(Numbers& numbers, const char* argument, Good good, const std::string& expected, On& on) {
+  if (!numbers.on_device())
+    for (std::int64_t i = 0; i < numbers.numel(); ++i)
+      if (!good(numbers.at(i)))
+        invalid(argument,
+                fmt::format("expected {}, got {} at index {}", expected, numbers.at(i), i));
+  const TensorRef ref = numbers.ref(1, on);
+  const auto size = static_cast<std::size_t>(numbers.numel() * bytes_for(ref.dtype, 1));
+  Kept kept;
+  kept.dtype = ref.dtype;
+  if (on.on_device()) {
+    const auto block = Block::make(on.queue(), size);
+    if (!block) throw Refused(block.error());
+    if (Status s = on.queue()->copy((*block)->memory(), ref.data, size); !s)
+      throw Refused(s.error());
+    kept.block = *block;
+    return kept;
+  }
+  kept.bytes.resize(size);
   if (!kept.bytes.empty()) std::memcpy(kept.bytes.data(), ref.data, kept.bytes.size());
   return kept;
 }
 
-void keep_channels(PyPackedWeight& made, Numbers& scale, Numbers& zero_point, DType weight) {
+void keep_channels(PyPackedWeight& made, Numbers& scale, Numbers& zero_point, DType weight,
+                   On& on) {
   if (scale.given())
     made.scale = keep(
-        scale, "scale", [](double v) { return std::isfinite(v); }, "scales that are finite");
+        scale, "scale", [](double v) { return std::isfinite(v); }, "scales that are finite", on);
   if (!zero_point.matter()) return;
   const IntRange range = storage_range(weight);
   made.zero_point = keep(
       zero_point, "zero_point", [&](double v) { return v >= range.min && v <= range.max; },
-      fmt::format("{} to {}, the range of {}", range.min, range.max, octavo::name(weight)));
+      fmt::format("{} to {}, the range of {}", range.min, range.max, octavo::name(weight)), on);
 }
 
 // Codes as compressed-tensors stores them: [N, ceil(K / 8)] of int32 for s4, [N, ceil(K / 4)] for
@@ -170,8 +183,10 @@ PyPackedWeight from_state(nb::handle state) {
 nb::object unpacked(const PyPackedWeight& w) {
   const WeightFormat format = w.packed.format();
   const nb::object none = nb::none();
+  On host(none);  // (also what lies on a device comes back to the host)
+  const Maker maker = w.maker == Maker::device ? Maker::numpy : w.maker;
   const auto array = [&](const Shape& shape, DType dtype) {
-    return Output(none, w.maker, shape, dtype, "packed");
+    return Output(none, maker, shape, dtype, host, "packed");
   };
   const Output weight = array({w.packed.n(), w.packed.k()}, format.code);
   std::optional<Output> scale, zero_point;
@@ -184,8 +199,14 @@ nb::object unpacked(const PyPackedWeight& w) {
   const auto copy = [&](const std::optional<Kept>& kept, std::optional<Output>& to) {
     if (!kept) return;
     to.emplace(array({kept->count()}, kept->dtype));
-    if (!kept->bytes.empty())
+    if (kept->block != nullptr) {
+      if (Status s = kept->block->queue()->download(to->tensor().data, kept->block->memory(),
+                                                    kept->size());
+          !s)
+        throw Refused(s.error());
+    } else if (!kept->bytes.empty()) {
       std::memcpy(to->tensor().data, kept->bytes.data(), kept->bytes.size());
+    }
   };
   copy(w.scale, scale);
   copy(w.zero_point, zero_point);
@@ -200,8 +221,8 @@ nb::object unpacked(const PyPackedWeight& w) {
 }
 
 std::size_t bytes_held(const PyPackedWeight& w) {
-  return w.packed.bytes() + (w.scale ? w.scale->bytes.size() : 0) +
-         (w.zero_point ? w.zero_point->bytes.size() : 0);
+  return w.packed.bytes() + (w.scale ? w.scale->size() : 0) +
+         (w.zero_point ? w.zero_point->size() : 0);
 }
 
 nb::object group_size_of(const PyPackedWeight& w) {
@@ -226,7 +247,8 @@ std::string repr(const PyPackedWeight& w) {
 
 PyPackedWeight pack_weight(nb::handle weight_q, nb::handle scale, nb::handle zero_point,
                            nb::handle group_size, nb::handle q_dtype, nb::handle length) {
-  const Rows rows(weight_q, "weight_q");
+  On on;
+  const Rows rows(weight_q, "weight_q", on);
   const std::optional<TensorRef> words = words_of(rows, q_dtype, length);
   const TensorRef w = words ? *words : weight_of(rows, q_dtype, length);
   if (is_float(w.dtype))
@@ -238,8 +260,8 @@ PyPackedWeight pack_weight(nb::handle weight_q, nb::handle scale, nb::handle zer
   const std::int64_t n = w.shape[0];
   const std::int64_t k = w.shape[1];
   const std::int64_t group = parse_weight_group(group_size, k);
-  Numbers scales(scale, "scale", false);
-  Numbers zero_points(zero_point, "zero_point", true);
+  Numbers scales(scale, "scale", false, on);
+  Numbers zero_points(zero_point, "zero_point", true, on);
   if (!scales.given() && !group_size.is_none())
     invalid("scale", "expected the scales of the groups, got None");
   check_weight_numbers(scales, "scale", n, k, group);
@@ -251,23 +273,31 @@ PyPackedWeight pack_weight(nb::handle weight_q, nb::handle scale, nb::handle zer
   if (group != 0) {
     const std::int64_t count = n * (k / group);
     groups.size = group;
-    groups.scales = scales.ref(count);
-    if (zero_points.matter()) groups.zero_points = zero_points.ref(count);
+    groups.scales = scales.ref(count, on);
+    if (zero_points.matter()) groups.zero_points = zero_points.ref(count, on);
   }
-  const Stream& stream = parse_stream(nb::none());
+  if (on.on_device()) made.device = on.queue()->device();
+  if (Status s = on.begin(); !s) throw Refused(s.error());
   std::optional<Result<PackedWeight>> packed;
   {
     const WithoutGil released;
-    packed.emplace(pack(stream, w, groups));
+    packed.emplace(pack(on.stream(), w, groups));
   }
-  if (!*packed)
-    refuse(packed->error(), {{"weight", "weight_q"},
-                             {"n", "weight_q"},
-                             {"k", "weight_q"},
-                             {"scales", "scale"},
-                             {"zero_points", "zero_point"}});
-  made.packed = **packed;
-  if (group == 0) keep_channels(made, scales, zero_points, w.dtype);
+  if (*packed) made.packed = **packed;
+  Status status = *packed ? Status() : Status(packed->error());
+  if (status && group == 0) keep_channels(made, scales, zero_points, w.dtype, on);
+  status = on.end(std::move(status));
+  if (status && on.on_device()) {
+    // It serves on any stream from now on.
+    const WithoutGil released;
+    status = on.stream().synchronize();
+  }
+  if (!status)
+    refuse(status.error(), {{"weight", "weight_q"},
+                            {"n", "weight_q"},
+                            {"k", "weight_q"},
+                            {"scales", "scale"},
+                            {"zero_points", "zero_point"}});
   return made;
 }
 

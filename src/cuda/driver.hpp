@@ -50,6 +50,7 @@ inline constexpr unsigned event_disable_timing = 2;
   X(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                                 \
   X(context_push, "cuCtxPushCurrent_v2", (ContextHandle context))                                  \
   X(context_pop, "cuCtxPopCurrent_v2", (ContextHandle * context))                                  \
+  X(context_synchronize, "cuCtxSynchronize", ())                                                   \
   X(module_load, "cuModuleLoadData", (ModuleHandle * module, const void* image))                   \
   X(module_unload, "cuModuleUnload", (ModuleHandle module))                                        \
   X(module_function, "cuModuleGetFunction",                                                        \
@@ -63,6 +64,7 @@ inline constexpr unsigned event_disable_timing = 2;
   X(stream_destroy, "cuStreamDestroy_v2", (StreamHandle stream))                                   \
   X(stream_synchronize, "cuStreamSynchronize", (StreamHandle stream))                              \
   X(stream_context, "cuStreamGetCtx", (StreamHandle stream, ContextHandle * context))              \
+  X(stream_wait, "cuStreamWaitEvent", (StreamHandle stream, EventHandle event, unsigned flags))    \
   X(event_create, "cuEventCreate", (EventHandle * event, unsigned flags))                          \
   X(event_record, "cuEventRecord", (EventHandle event, StreamHandle stream))                       \
   X(event_query, "cuEventQuery", (EventHandle event))                                              \
