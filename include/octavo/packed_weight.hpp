@@ -29,7 +29,8 @@ struct WeightFormat {
   /// each output channel, are given to every run.
   std::int64_t group = 0;
   /// The arrangement, and where it lies. In the host's memory, 1: panels of 16 output channels; 2:
-  /// of 32, in groups or of four bits; 3: of 32, of floats.
+  /// of 32, in groups or of four bits; 3: of 32, of floats. In that of a CUDA device, 16: integers;
+  /// 17: floats.
   std::uint32_t layout = 1;
   // Of groups only.
   bool zero_points = false;   ///< whether each has one, held with its scale
@@ -57,6 +58,10 @@ class OCTAVO_API PackedWeight {
   /// [n, k / group] of the format's type, and the zero points, s32. Those two may be left out.
   [[nodiscard]] Status unpack(const TensorMut& weight, const TensorMut& scales = {},
                               const TensorMut& zero_points = {}) const;
+
+  /// The same weights where `stream` computes, for plans of its backend: this one if it lies there,
+  /// else a copy, made when this returns.
+  [[nodiscard]] Result<PackedWeight> to(const Stream& stream) const;
 
   /// A portable image, with a version and a checksum. (Weights that only another backend can read
   /// have none: no bytes, and `unsupported`.)

@@ -213,7 +213,7 @@ Result<Allowed> allowed_places(const Stream& stream, const PlanPreference& prefe
       return unsupported("target", fmt::format("expected none on {} (targets are the CPU's), got "
                                                "{}",
                                                name(stream.backend()), name(*preference.target)));
-    return Allowed{stream.backend(), 0, stream.threads()};
+    return Allowed{stream.backend(), 0, stream.threads(), stream.impl().device};
   }
   std::uint32_t allowed = detected();
   const auto apply = [&](const char* argument, Target cap) -> Status {

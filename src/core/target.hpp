@@ -14,6 +14,7 @@ struct Allowed {
   Backend backend = Backend::cpu;
   std::uint32_t targets = 1;  // of the CPU: a set of bits 1 << int(target) that it has
   int threads = 1;            // of the stream
+  int device = 0;             // likewise, of several that a backend has
 
   [[nodiscard]] bool has(Backend where, Target target) const {
     return where == backend &&

@@ -13,12 +13,14 @@ OCTAVO_DEVICE unsigned blocks_y() { return __nvvm_read_ptx_sreg_nctaid_y(); }
 OCTAVO_DEVICE unsigned threads_x() { return __nvvm_read_ptx_sreg_ntid_x(); }
 OCTAVO_DEVICE unsigned threads_y() { return __nvvm_read_ptx_sreg_ntid_y(); }
 
+// (Instructions as text: of the builtins LLVM takes it that they write no variable of shared memory whose
+// address goes nowhere, and moves loads of it in front of them.)
 /// All threads of the block; orders their accesses to shared and global memory.
-OCTAVO_DEVICE void barrier() { __syncthreads(); }
+OCTAVO_DEVICE void barrier() { asm volatile("bar.sync 0;" : : : "memory"); }
 /// All lanes of the warp.
-OCTAVO_DEVICE void warp_barrier() { __nvvm_bar_warp_sync(0xFFFFFFFFU); }
+OCTAVO_DEVICE void warp_barrier() { asm volatile("bar.warp.sync 0xffffffff;" : : : "memory"); }
 /// What this thread wrote is seen by the device before what it writes next.
-OCTAVO_DEVICE void device_fence() { __nvvm_membar_gl(); }
+OCTAVO_DEVICE void device_fence() { asm volatile("membar.gl;" : : : "memory"); }
 
 inline constexpr unsigned warp_size = 32;
 

@@ -110,6 +110,10 @@ void check_outputs(const Stream& stream, std::int64_t cols) {
   });
 }
 
+class StridesEverywhere : public OnBackend {};
+INSTANTIATE_TEST_SUITE_P(All, StridesEverywhere, ::testing::ValuesIn(tested_backends()),
+                         backend_name);
+
 // On every kernel: each has its own way to find an element.
 TEST(Strides, OfInputs) {
   for (const Target target : available_targets())
@@ -143,7 +147,16 @@ void check_some(const Stream& stream, std::int64_t cols, std::size_t step) {
 }
 
 // Rows longer than any buffer that a driver may gather them in.
-TEST(Strides, OfLongRows) { check_some(Stream::cpu({.threads = 1}), 2109, slow_machine() ? 5 : 1); }
+TEST_P(StridesEverywhere, OfLongRows) {
+  check_some(stream(), 2109, slow_machine() || is_cuda() ? 5 : 1);
+}
+
+TEST(Strides, OnCuda) {
+  const auto stream = cuda_stream();
+  if (!stream) GTEST_SKIP() << "there is no CUDA device";
+  for (const std::int64_t cols : {1, 9, 12, 16}) check_inputs(*stream, cols);
+  for (const std::int64_t cols : {2, 9, 16}) check_outputs(*stream, cols);
+}
 
 // Enough elements for three threads, which part in the middle of rows and of planes.
 TEST(Strides, OnThreads) {
@@ -151,14 +164,13 @@ TEST(Strides, OnThreads) {
 }
 
 // A row, a column and a block in the middle of a bigger tensor.
-TEST(Strides, OfSubRanges) {
-  const Stream stream = Stream::cpu({.threads = 1});
+TEST_P(StridesEverywhere, OfSubRanges) {
   for_each_kind([&](const Kind& kind) {
     for (const Shape& shape : {Shape{1, 37}, Shape{11, 1}, Shape{4, 6}, Shape{5, 33}}) {
       const Problem p = problem_on(kind, shape, 1);
       SCOPED_TRACE(title(p));
       const Shape wide{64, 1};
-      ASSERT_NO_FATAL_FAILURE(check(stream, p, shape, wide, wide, wide));
+      ASSERT_NO_FATAL_FAILURE(check(stream(), p, shape, wide, wide, wide));
     }
   });
 }

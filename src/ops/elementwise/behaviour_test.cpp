@@ -13,6 +13,18 @@ namespace {
 
 Stream one_thread() { return Stream::cpu({.threads = 1}); }
 
+class PlansEverywhere : public OnBackend {};
+class InPlace : public OnBackend {};
+class Shapes : public OnBackend {};
+class PackedEverywhere : public OnBackend {};
+class Granularity : public OnBackend {};
+const auto backends = ::testing::ValuesIn(tested_backends());
+INSTANTIATE_TEST_SUITE_P(All, PlansEverywhere, backends, backend_name);
+INSTANTIATE_TEST_SUITE_P(All, InPlace, backends, backend_name);
+INSTANTIATE_TEST_SUITE_P(All, Shapes, backends, backend_name);
+INSTANTIATE_TEST_SUITE_P(All, PackedEverywhere, backends, backend_name);
+INSTANTIATE_TEST_SUITE_P(All, Granularity, backends, backend_name);
+
 // ---- plans -------------------------------------------------------------------------------------
 
 TEST(Plans, NameTheirKernel) {
@@ -78,8 +90,8 @@ TEST(Plans, AreValues) {
   EXPECT_EQ(q, (std::vector<std::uint8_t>{1, 2, 3}));
 }
 
-TEST(Plans, ZeroPointsLeftOutAreZero) {
-  for_each_kind([](const Kind& kind) {
+TEST_P(PlansEverywhere, ZeroPointsLeftOutAreZero) {
+  for_each_kind([&](const Kind& kind) {
     if (kind.layout == Layout::per_tensor) return;
     const Problem p = problem_on(kind, {4, 9});
     SCOPED_TRACE(title(p));
@@ -89,13 +101,13 @@ TEST(Plans, ZeroPointsLeftOutAreZero) {
     Call call = call_of(o, nullptr);
     call.zero_points = {};
     call.output = output.mut();
-    const Status status = run_call(one_thread(), p, call);
+    const Status status = run_call(stream(), p, call);
     ASSERT_TRUE(status) << status.error().message();
     EXPECT_TRUE(output.memory == want);
   });
 }
 
-TEST(Plans, TakeScalesOfEveryFloatType) {
+TEST_P(PlansEverywhere, TakeScalesOfEveryFloatType) {
   for (const DType type : all_floats)
     for_each_kind([&](const Kind& kind) {
       if (kind.layout == Layout::per_tensor) return;
@@ -108,7 +120,7 @@ TEST(Plans, TakeScalesOfEveryFloatType) {
       const Bytes want = expected_memory(o, output);
       Call call = call_of(o, nullptr);
       call.output = output.mut();
-      const Status status = run_call(one_thread(), p, call);
+      const Status status = run_call(stream(), p, call);
       ASSERT_TRUE(status) << status.error().message();
       EXPECT_TRUE(output.memory == want);
     });
@@ -117,8 +129,8 @@ TEST(Plans, TakeScalesOfEveryFloatType) {
 // ---- in place ----------------------------------------------------------------------------------
 
 // The output takes the place of the input, of the gradient, or of both.
-TEST(InPlace, GivesTheSameBits) {
-  for_each_kind([](const Kind& kind) {
+TEST_P(InPlace, GivesTheSameBits) {
+  for_each_kind([&](const Kind& kind) {
     if (kind.op == Op::quantize || kind.op == Op::dequantize) return;
     for (const bool big : {false, true})
       for (const std::int64_t gap : {0, 5}) {
@@ -146,7 +158,7 @@ TEST(InPlace, GivesTheSameBits) {
             call.output = output.mut();
             call.input = over_input ? output.ref() : other.ref();
             call.grad = over_grad ? output.ref() : other.ref();
-            const Status status = run_call(Stream::cpu({.threads = 3}), p, call);
+            const Status status = run_call(stream(3), p, call);
             ASSERT_TRUE(status) << status.error().message();
             ASSERT_TRUE(output.memory == want);
           }
@@ -155,7 +167,7 @@ TEST(InPlace, GivesTheSameBits) {
 }
 
 // Integers of 16 bits take the place of floats of 16 bits, and the other way round.
-TEST(InPlace, GivesTheSameIntegers) {
+TEST(InPlaceOnTargets, GivesTheSameIntegers) {
   for (const DType element : {DType::f16, DType::bf16})
     for (const Op op : {Op::quantize, Op::dequantize})
       for (const Layout layout : all_layouts)
@@ -178,8 +190,8 @@ TEST(InPlace, GivesTheSameIntegers) {
 
 // ---- shapes ------------------------------------------------------------------------------------
 
-TEST(Shapes, WithoutElementsWriteNothing) {
-  for_each_kind([](const Kind& kind) {
+TEST_P(Shapes, WithoutElementsWriteNothing) {
+  for_each_kind([&](const Kind& kind) {
     for (const Shape& shape : {Shape{0, 6}, Shape{4, 0}, Shape{0, 0}, Shape{0}, Shape{2, 0, 3}}) {
       if (shape.rank() == 1 && kind.layout == Layout::per_channel) continue;
       for (int axis = 0; axis < (kind.layout == Layout::per_channel ? shape.rank() : 1); ++axis) {
@@ -193,7 +205,7 @@ TEST(Shapes, WithoutElementsWriteNothing) {
           call.input = {null ? nullptr : before.data(), input_type(p), shape};
           call.grad = {null ? nullptr : before.data(), p.element, shape};
           call.output = null ? TensorMut(nullptr, output_type(p), shape) : output.mut();
-          const Status status = run_call(one_thread(), p, call);
+          const Status status = run_call(stream(), p, call);
           ASSERT_TRUE(status) << status.error().message();
           EXPECT_TRUE(output.memory == before);
         }
@@ -203,7 +215,7 @@ TEST(Shapes, WithoutElementsWriteNothing) {
 }
 
 // Sizes beside a 0 may be anything, their product too.
-TEST(Shapes, WithoutElementsMayBeHuge) {
+TEST_P(Shapes, WithoutElementsMayBeHuge) {
   constexpr std::int64_t huge = std::int64_t{1} << 40;
   const Shape wraps_to_0{huge, huge, 0};
   const Shape wraps_to_4{(std::int64_t{1} << 62) + 1, 4, 0};
@@ -215,7 +227,7 @@ TEST(Shapes, WithoutElementsMayBeHuge) {
     call.input = {nullptr, input_type(p), shape};
     call.grad = {nullptr, p.element, shape};
     call.output = {nullptr, output_type(p), shape};
-    const Status status = run_call(one_thread(), p, call);
+    const Status status = run_call(stream(), p, call);
     EXPECT_TRUE(status) << status.error().message();
 
     // As rows of a token or a group they are not those of the plan.
@@ -223,15 +235,15 @@ TEST(Shapes, WithoutElementsMayBeHuge) {
       const Problem few = problem_of({.op = op, .layout = layout}, {4, 0}, 0, 3);
       const std::array<float, 4> scales{1, 1, 1, 1};
       call.scales = {scales.data(), {layout == Layout::per_token ? 4 : 0}};
-      const Status refused = run_call(one_thread(), few, call);
+      const Status refused = run_call(stream(), few, call);
       ASSERT_FALSE(refused);
       EXPECT_EQ(refused.error().code(), ErrorCode::invalid_problem);
     }
   }
 }
 
-TEST(Shapes, OfRankZeroAndEight) {
-  for_each_kind([](const Kind& kind) {
+TEST_P(Shapes, OfRankZeroAndEight) {
+  for_each_kind([&](const Kind& kind) {
     for (const Shape& shape : {Shape{}, Shape{2, 1, 3, 1, 2, 1, 2, 9}}) {
       const int axes = kind.layout == Layout::per_channel ? shape.rank() : 1;
       for (int axis = 0; axis < axes; ++axis) {
@@ -251,7 +263,7 @@ TEST(Shapes, OfRankZeroAndEight) {
         call.input = input.ref();
         call.grad = grad.ref();
         call.output = output.mut();
-        const Status status = run_call(one_thread(), p, call);
+        const Status status = run_call(stream(), p, call);
         ASSERT_TRUE(status) << status.error().message();
         EXPECT_TRUE(output.memory == want);
       }
@@ -289,7 +301,7 @@ TEST(Packed, RowsStartOnAByte) {
 }
 
 // Odd rows, and groups that begin in the middle of a byte, on every thread count's cuts.
-TEST(Packed, OddRowsAndGroups) {
+TEST_P(PackedEverywhere, OddRowsAndGroups) {
   for (const DType integer : {DType::s4, DType::u4})
     for (const Op op : {Op::quantize, Op::dequantize})
       for (const std::int64_t group : {1, 3, 5, 7, 33})
@@ -305,7 +317,7 @@ TEST(Packed, OddRowsAndGroups) {
             const Bytes want = expected_memory(o, output);
             Call call = call_of(o, nullptr);
             call.output = output.mut();
-            const Status status = run_call(Stream::cpu({.threads = 3}), p, call);
+            const Status status = run_call(stream(3), p, call);
             ASSERT_TRUE(status) << status.error().message();
             ASSERT_TRUE(output.memory == want);
           }
@@ -326,7 +338,7 @@ View narrow(const View& view, int dim, std::int64_t first, std::int64_t size) {
 }
 
 // Every slice by itself, through a per-tensor plan, is what the others compute in one call.
-TEST(Granularity, IsManyPerTensorCalls) {
+TEST_P(Granularity, IsManyPerTensorCalls) {
   const Shape shape{3, 4, 5, 6};
   for_each_kind([&](const Kind& kind) {
     // Half a byte cannot be pointed to.
@@ -348,7 +360,7 @@ TEST(Granularity, IsManyPerTensorCalls) {
       call.input = {o.input.data(), input_type(p), shape};
       call.grad = {o.grad.data(), p.element, shape};
       call.output = {whole.mut().data, output_type(p), shape};
-      const Status status = run_call(one_thread(), p, call);
+      const Status status = run_call(stream(), p, call);
       ASSERT_TRUE(status) << status.error().message();
 
       const std::int64_t count = numel(shape) / view[dim];
@@ -362,7 +374,7 @@ TEST(Granularity, IsManyPerTensorCalls) {
         slice.scale = o.scales[at];
         slice.zero_point = o.zero_points[at];
         slice.output = narrow(parts.mut(), dim, i, 1);
-        const Status done = run_call(one_thread(), part, slice);
+        const Status done = run_call(stream(), part, slice);
         ASSERT_TRUE(done) << done.error().message();
       }
       ASSERT_TRUE(whole.memory == parts.memory);

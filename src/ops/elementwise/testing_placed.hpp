@@ -102,6 +102,30 @@ inline Status run_call(const Stream& stream, const Problem& p, Call call) {
                    [&](Workspace lent) { return (*plan)->run(stream, lent, call); });
 }
 
+/// What every backend must do: tests on a stream of each that there is.
+class OnBackend : public ::testing::TestWithParam<Backend> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Backend::cuda) cuda_ = cuda_stream();
+  }
+  [[nodiscard]] bool is_cuda() const { return GetParam() == Backend::cuda; }
+  /// (Threads are the CPU's.)
+  [[nodiscard]] Stream stream(int threads = 1) const {
+    return cuda_ ? *cuda_ : Stream::cpu({.threads = threads});
+  }
+
+ private:
+  std::optional<Stream> cuda_;
+};
+[[nodiscard]] inline std::vector<Backend> tested_backends() {
+  std::vector<Backend> backends{Backend::cpu};
+  if (has_cuda()) backends.push_back(Backend::cuda);
+  return backends;
+}
+[[nodiscard]] inline std::string backend_name(const ::testing::TestParamInfo<Backend>& info) {
+  return std::string(name(info.param));
+}
+
 /// The problem of a layout on a tensor of this shape: a group is a third of a row.
 [[nodiscard]] inline Problem problem_on(const Kind& kind, const Shape& shape, int axis = 0) {
   const std::int64_t cols = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];

@@ -5,6 +5,7 @@
 
 #include "core/check.hpp"
 #include "core/fp_environment.hpp"
+#include "core/memory_place.hpp"
 #include "numerics/linear.hpp"
 #include "ops/linear/packed_weight.hpp"
 #include "ops/linear/panels.hpp"
@@ -263,9 +264,44 @@ class Checker {
 
 }  // namespace
 
+Error scale_refusal(const char* argument, double value, DType compute, std::int64_t index) {
+  const FpEnvironment environment;  // (f64 may be rounded)
+  if (compute != DType::f64) value = static_cast<double>(static_cast<float>(value));
+  return invalid(argument, fmt::format("expected finite scales, got {} (as {}) at index {}", value,
+                                       name(compute), index));
+}
+
+Error zero_point_refusal(const char* argument, std::int32_t value, DType type, std::int64_t index) {
+  const IntRange range = storage_range(type);
+  return invalid(argument, fmt::format("expected {} to {}, the range of {}, got {} at index {}",
+                                       range.min, range.max, name(type), value, index));
+}
+
 Status check_linear(const LinearProblem& problem, const WeightFormat& format,
                     const LinearOperands& operands, Lent& lent) {
   return Checker(problem, format, operands, lent).check();
+}
+
+Status check_linear_memory(const LinearProblem& p, const LinearOperands& o, Backend backend,
+                           int device, const void* workspace) {
+  if (find_memory_place.load(std::memory_order_acquire) == nullptr) return {};
+  const auto data = [](const auto* t) -> const void* {
+    if (t == nullptr) return nullptr;
+    for (int i = 0; i < t->shape.rank(); ++i)
+      if (t->shape[i] == 0) return nullptr;
+    return t->data;
+  };
+  return check_memory(backend, device,
+                      {{"input", data(o.input)},
+                       {"output", data(o.output)},
+                       {"weight", p.packed_weight ? nullptr : data(&o.weight->tensor)},
+                       {"weight_scales", data(o.weight_scales)},
+                       {"weight_zero_points", data(o.weight_zero_points)},
+                       {"activation_scales", data(o.activation_scales)},
+                       {"activation_zero_points", data(o.activation_zero_points)},
+                       {"bias", data(o.bias)},
+                       {"residual", data(o.residual)},
+                       {"workspace", workspace}});
 }
 
 Status check_weight_sizes(std::int64_t n, std::int64_t k) {

@@ -6,6 +6,7 @@
 
 #include "ops/elementwise/testing_checks.hpp"
 #include "ops/linear/testing_digest.hpp"
+#include "ops/linear/testing_targets.hpp"
 
 namespace octavo::testing {
 namespace {
@@ -124,7 +125,7 @@ TEST_P(LinearTargetDigest, AllThreadCounts) {
 
 std::vector<TargetAndOp> targets_and_ops() {
   std::vector<TargetAndOp> list;
-  for (const Target target : linear_targets())
+  for (const Target target : linear_targets_and_device())
     for (const Op op : linear_ops) list.emplace_back(target, op);
   return list;
 }

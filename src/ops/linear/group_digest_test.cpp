@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/linear/testing_digest.hpp"
+#include "ops/linear/testing_targets.hpp"
 
 namespace octavo::testing {
 namespace {
@@ -94,7 +95,7 @@ TEST_P(GroupTargetDigest, AllThreadCounts) {
     if (HasFatalFailure()) return;
   }
 }
-INSTANTIATE_TEST_SUITE_P(All, GroupTargetDigest, ::testing::ValuesIn(linear_targets()),
+INSTANTIATE_TEST_SUITE_P(All, GroupTargetDigest, ::testing::ValuesIn(linear_targets_and_device()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace

@@ -58,7 +58,7 @@ LinearCase varied(LinearCase c, std::uint64_t i) {
 
 TEST_P(GroupTarget, AllSmallShapes) {
   const Stream s = stream();
-  const std::int64_t most = slow_machine() ? 9 : 20;
+  const std::int64_t most = slow() ? 9 : 20;
   std::uint64_t i = 0;
   LinearCase c;
   for (c.m = 1; c.m <= most; ++c.m)
@@ -233,7 +233,7 @@ TEST_P(GroupTarget, AnyNumberOfThreads) {
   c.k = 512;
   c.group = 32;
   for (std::uint64_t i = 1; i < 60; i += 7) {
-    if (slow_machine()) c.n = 70;
+    if (slow()) c.n = 70;
     const LinearData d = make_linear(varied(c, i));
     const Matrix answer = expected(d);
     for (const int threads : {1, 2, 3, 8}) {
@@ -260,7 +260,7 @@ TEST_P(GroupTarget, ManyRows) {
     c.n = 33;
     c.k = k;
     c.group = group;
-    for (int again = 0; again < (slow_machine() ? 2 : 9); ++again)
+    for (int again = 0; again < (slow() ? 2 : 9); ++again)
       EXPECT_ORACLE(s, make_linear(varied(c, i += 7)));
   }
   LinearCase c;
@@ -330,7 +330,7 @@ LinearCase floats(LinearCase c, std::uint64_t i) {
 
 TEST_P(GroupTarget, FloatsOfAllSmallShapes) {
   const Stream s = stream();
-  const std::int64_t most = slow_machine() ? 9 : 16;
+  const std::int64_t most = slow() ? 9 : 16;
   std::uint64_t i = 0;
   LinearCase c;
   for (c.m = 0; c.m <= most; ++c.m)

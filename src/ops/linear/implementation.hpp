@@ -59,6 +59,16 @@ class PackImpl {
   /// it meanwhile.
   [[nodiscard]] virtual Status run(const Stream& stream, const PackWeightArgs& args) const = 0;
 
+  /// Whether a packed weight of these sizes is where this one packs to.
+  [[nodiscard]] virtual bool holds(const PackedWeight& packed) const {
+    return packed.format() == format;
+  }
+  /// `run` of what lies in the host's memory; when it returns, it is no longer needed.
+  [[nodiscard]] virtual Status pack_from_host(const Stream& stream,
+                                              const PackWeightArgs& args) const {
+    return run(stream, args);
+  }
+
   const PackWeightDescriptor problem;
   const WeightFormat format;  // of what it makes
   KernelSku sku;              // (set by select)
@@ -70,6 +80,8 @@ using PackEntry = Entry<PackWeightDescriptor, std::shared_ptr<PackImpl>>;
 /// Best first, the reference last.
 std::span<const LinearEntry> cpu_linear();
 std::span<const PackEntry> cpu_pack();
+std::span<const LinearEntry> cuda_linear();
+std::span<const PackEntry> cuda_pack();
 /// For tests alone: those of a backend that only they have.
 inline constinit std::span<const LinearEntry> test_linear;
 inline constinit std::span<const PackEntry> test_pack;

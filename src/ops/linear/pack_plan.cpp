@@ -1,5 +1,10 @@
 // The plan that packs weights. Neutral: no weight is read here.
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "core/check.hpp"
+#include "core/memory_place.hpp"
 #include "ops/linear/check.hpp"
 #include "ops/linear/implementation.hpp"
 #include "ops/linear/packed_weight.hpp"
@@ -77,6 +82,18 @@ Status check_tensors(const detail::PackImpl& impl, const PackWeightArgs& args) {
   return {};
 }
 
+Status check_pack_memory(const PackWeightArgs& args, Backend backend, int device) {
+  const auto data = [](const TensorRef& t) -> const void* {
+    for (int i = 0; i < t.shape.rank(); ++i)
+      if (t.shape[i] == 0) return nullptr;
+    return t.data;
+  };
+  return detail::check_memory(backend, device,
+                              {{"weight", data(args.weight)},
+                               {"scales", data(args.scales)},
+                               {"zero_points", data(args.zero_points)}});
+}
+
 }  // namespace
 
 Result<PackWeightPlan> PackWeightPlan::select(const Stream& stream, const Descriptor& descriptor,
@@ -84,7 +101,8 @@ Result<PackWeightPlan> PackWeightPlan::select(const Stream& stream, const Descri
   if (Status s = check_descriptor(descriptor); !s) return s.error();
   const auto allowed = detail::allowed_places(stream, preference);
   if (!allowed) return allowed.error();
-  auto chosen = detail::choose(*allowed, descriptor, {detail::cpu_pack(), detail::test_pack});
+  auto chosen = detail::choose(*allowed, descriptor,
+                               {detail::cpu_pack(), detail::cuda_pack(), detail::test_pack});
   if (!chosen) return chosen.error();
   KernelSku& sku = chosen->impl->sku;
   sku.category = Category::linear;
@@ -102,13 +120,55 @@ Result<PackedWeight> PackWeightPlan::make_packed() const { return impl_->make(tr
 
 Status PackWeightPlan::can_implement(const Args& args) const {
   if (Status s = check_tensors(*impl_, args); !s) return s;
+  if (Status s = check_pack_memory(args, impl_->sku.backend, -1); !s) return s;
   return impl_->check_values(args);
 }
 
 Status PackWeightPlan::run(const Stream& stream, Workspace /*workspace*/, const Args& args) const {
   if (Status s = detail::check_stream(stream, impl_->sku.backend); !s) return s;
   if (Status s = check_tensors(*impl_, args); !s) return s;
+  if (Status s = check_pack_memory(args, impl_->sku.backend, stream.impl().device); !s) return s;
   return impl_->run(stream, args);
+}
+
+Result<PackedWeight> PackedWeight::to(const Stream& stream) const {
+  if (empty()) return detail::invalid("packed", "expected a packed weight, got an empty one");
+  const WeightFormat own = format();
+  const auto plan = PackWeightPlan::select(stream, {.n = n(),
+                                                    .k = k(),
+                                                    .weight = own.code,
+                                                    .group_size = own.group,
+                                                    .scale = own.scales,
+                                                    .zero_points = own.zero_points});
+  if (!plan) return plan.error();
+  const detail::PackImpl& impl = PackedWeightAccess::impl(*plan);
+  if (impl.holds(*this)) return *this;
+  // Through its rows, in the host's memory.
+  const std::int64_t groups = detail::groups_of(k(), own.group);
+  const std::int64_t stride = is_packed(own.code) ? k() + k() % 2 : k();  // rows start on a byte
+  const auto bytes = [](DType type, std::int64_t count) {
+    return std::vector<std::byte>(static_cast<std::size_t>(bytes_for(type, count)));
+  };
+  std::vector<std::byte> rows = bytes(own.code, n() * stride);
+  std::vector<std::byte> scales = bytes(own.scales, n() * groups);
+  std::vector<std::int32_t> zero_points(
+      static_cast<std::size_t>(own.zero_points ? n() * groups : 0));
+  const TensorMut weight(rows.data(), own.code, {n(), k()}, {stride, 1},
+                         static_cast<std::int64_t>(rows.size()));
+  TensorMut held_scales;
+  TensorMut held_zeros;
+  if (own.group != 0) held_scales = TensorMut(scales.data(), own.scales, {n(), groups});
+  if (own.zero_points) held_zeros = TensorMut(zero_points.data(), DType::s32, {n(), groups});
+  if (Status s = unpack(weight, held_scales, held_zeros); !s) return s.error();
+  Result<PackedWeight> made = impl.make(false);
+  if (!made) return made;
+  PackWeightArgs args;
+  args.weight = weight;
+  args.scales = held_scales;
+  args.zero_points = held_zeros;
+  args.packed = &*made;
+  if (Status s = impl.pack_from_host(stream, args); !s) return s.error();
+  return made;
 }
 
 Result<PackedWeight> pack(const Stream& stream, const TensorRef& weight) {

@@ -200,7 +200,7 @@ Status PackedWeight::unpack(const TensorMut& weight, const TensorMut& scales,
   using detail::invalid;
   if (empty()) return invalid("packed", "expected a packed weight, got an empty one");
   const WeightFormat& f = impl_->format;
-  if (impl_->image() == nullptr)
+  if (!impl_->can_unpack())
     return detail::unsupported(
         "packed",
         fmt::format("expected a packed weight of the host's, got {}", detail::to_string(f)));

@@ -27,7 +27,9 @@ struct PackedWeight::Impl {
   /// What an image holds behind its header: `bytes` of it, in the host's memory. Null where it is
   /// of a layout that images do not hold.
   [[nodiscard]] virtual const std::byte* image() const { return nullptr; }
-  /// See PackedWeight::unpack. The arguments are checked; it has an image.
+  /// Whether its rows can be had back.
+  [[nodiscard]] virtual bool can_unpack() const { return image() != nullptr; }
+  /// See PackedWeight::unpack, if it can. The arguments are checked.
   [[nodiscard]] virtual Status unpack(const TensorMut& /*weight*/, const TensorMut& /*scales*/,
                                       const TensorMut& /*zero_points*/) const {
     return {};

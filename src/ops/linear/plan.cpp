@@ -1,5 +1,6 @@
 // The linear plans: select, check, run. Neutral: no tensor is read here.
 #include "core/check.hpp"
+#include "core/stream.hpp"
 #include "ops/linear/check.hpp"
 #include "ops/linear/implementation.hpp"
 #include "ops/linear/problem.hpp"
@@ -34,7 +35,7 @@ Result<AnyLinearPlan> AnyLinearPlan::select(const Stream& stream, const LinearPr
   if (Status s = check_linear_problem(problem); !s) return s.error();
   const Result<Allowed> allowed = allowed_places(stream, preference);
   if (!allowed) return allowed.error();
-  auto chosen = choose(*allowed, problem, {cpu_linear(), test_linear});
+  auto chosen = choose(*allowed, problem, {cpu_linear(), cuda_linear(), test_linear});
   if (!chosen) return chosen.error();
 
   LinearImpl& impl = *chosen->impl;
@@ -59,6 +60,8 @@ std::size_t AnyLinearPlan::workspace_size() const noexcept { return impl_->works
 Status AnyLinearPlan::can_implement(const LinearOperands& operands) const {
   Lent none;
   if (Status s = check_linear(impl_->problem, impl_->format, operands, none); !s) return s;
+  if (Status s = check_linear_memory(impl_->problem, operands, impl_->sku.backend, -1, nullptr); !s)
+    return s;
   return impl_->check_values(operands);
 }
 
@@ -72,6 +75,10 @@ Status AnyLinearPlan::run(const Stream& stream, Workspace workspace,
   if (Status s = check_workspace(workspace, impl.workspace_bytes); !s) return s;
   if (impl.workspace_bytes > 0 && lent.overlaps)
     return invalid("workspace", "expected memory apart from every argument, got an overlap");
+  if (Status s = check_linear_memory(impl.problem, operands, impl.sku.backend, stream.impl().device,
+                                     impl.workspace_bytes > 0 ? workspace.data : nullptr);
+      !s)
+    return s;
   return impl.run(stream, workspace.data, operands);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/linear/testing_oracle.hpp"
+#include "testing/cuda.hpp"
 
 namespace octavo::testing {
 
@@ -66,11 +67,95 @@ Args linear_args(const LinearData& d, const PackedWeight& packed, Matrix& out) {
   return pack(stream, d.weight.ref(), groups_of(d));
 }
 
+/// The arguments of a linear, on a device.
+template <class Args>
+void add_tensors(const Args& args, Mirror& mirror) {
+  mirror.add(args.input);
+  if (!args.weight.is_packed) mirror.add(args.weight.tensor);
+  if constexpr (requires { args.weight_scales; }) {
+    mirror.add(args.weight_scales);
+    mirror.add(args.weight_zero_points);
+  }
+  mirror.add(args.bias);
+  mirror.add(args.residual);
+  if constexpr (requires { args.activation_scales; }) {
+    mirror.add(args.activation_scales);
+    mirror.add(args.activation_zero_points);
+  }
+  mirror.add(args.output);
+}
+template <class Args>
+Args moved(Args args, const Mirror& mirror) {
+  args.input = mirror.moved(args.input);
+  args.weight.tensor = mirror.moved(args.weight.tensor);
+  if constexpr (requires { args.weight_scales; }) {
+    args.weight_scales = mirror.moved(args.weight_scales);
+    args.weight_zero_points = mirror.moved(args.weight_zero_points);
+  }
+  args.bias = mirror.moved(args.bias);
+  args.residual = mirror.moved(args.residual);
+  if constexpr (requires { args.activation_scales; }) {
+    args.activation_scales = mirror.moved(args.activation_scales);
+    args.activation_zero_points = mirror.moved(args.activation_zero_points);
+  }
+  args.output = mirror.moved(args.output);
+  return args;
+}
+
+/// Packs rows of the host's memory where the stream computes.
+[[nodiscard]] inline Result<PackedWeight> packed_there(const Stream& stream, const LinearData& d) {
+  if (stream.backend() != Backend::cuda) return packed_weight(stream, d);
+  const TensorRef rows = d.weight.ref();
+  WeightGroups groups = groups_of(d);
+  Mirror mirror(stream);
+  mirror.add(rows);
+  mirror.add(groups.scales);
+  mirror.add(groups.zero_points);
+  mirror.upload();
+  groups.scales = mirror.moved(groups.scales);
+  groups.zero_points = mirror.moved(groups.zero_points);
+  Result<PackedWeight> packed = pack(stream, mirror.moved(rows), groups);
+  const Status done = stream.synchronize();
+  if (packed && !done) return done.error();
+  return packed;
+}
+
+/// Runs a plan with arguments of the host's memory, wherever it computes, and waits. (Packed
+/// weights are there already.)
+template <class Plan>
+Status run_anywhere(const Stream& stream, const Plan& plan, const typename Plan::Args& args) {
+  if (stream.backend() != Backend::cuda)
+    return plan.run(stream, WorkspaceBuffer(plan.workspace_size()), args);
+  Mirror mirror(stream);
+  add_tensors(args, mirror);
+  mirror.upload();
+  const WorkspaceBuffer workspace(stream, plan.workspace_size());
+  const Status ran = plan.run(stream, workspace, moved(args, mirror));
+  const Status done = stream.synchronize();
+  if (!mirror.download())
+    return Error(ErrorCode::backend, "output", "output: bytes in front of an argument changed");
+  return ran ? done : ran;
+}
+
+template <class Plan>
+std::string run_there(const Stream& stream, const Plan& plan, const LinearData& d, Matrix& out) {
+  PackedWeight packed;
+  if (d.c.packed) {
+    auto made = packed_there(stream, d);
+    if (!made) return made.error().message();
+    packed = *made;
+  }
+  out = blank_output(d.c);
+  const Status s = run_anywhere(stream, plan, linear_args<typename Plan::Args>(d, packed, out));
+  return s ? std::string() : s.error().message();
+}
+
 template <class Plan>
 std::string run_plan(const Stream& stream, const typename Plan::Descriptor& descriptor,
                      const LinearData& d, Matrix& out) {
   const auto plan = Plan::select(stream, descriptor);
   if (!plan) return plan.error().message();
+  if (stream.backend() == Backend::cuda) return run_there(stream, *plan, d, out);
   PackedWeight packed;
   if (d.c.packed) {
     auto made = packed_weight(stream, d);

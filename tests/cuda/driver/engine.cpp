@@ -11,20 +11,12 @@ namespace standin {
 STANDIN_ENGINE(generic)
 #ifdef STANDIN_X86
 STANDIN_ENGINE(v3)
-STANDIN_ENGINE(v4)
 #endif
 
 const Engine& engine() {
   static const Engine best = [] {
     Engine e;
 #ifdef STANDIN_X86
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("bmi2")) {
-      v4::fill(e);
-      return e;
-    }
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
         __builtin_cpu_supports("bmi2")) {
       v3::fill(e);

@@ -28,10 +28,18 @@ To cast(From v) {
   return to;
 }
 
+void put_cvt(Operations& t, const std::string& name, Run run, const char* operands) {
+  put(t, name + "/" + static_cast<char>(operands[0] + 32) + operands[1], run, operands);
+}
+
+template <class Op, class D, class S>
+void add_rare_cvt(Operations& t, const std::string& name) {
+  put_cvt(t, name, &Singly<Op, D, S>::run, Letters<D, S>::text);
+}
+
 template <class Op, class D, class S>
 void add_cvt(Operations& t, const std::string& name) {
-  const std::string registers{letter<D>(), letter<S>()};
-  add<Op, D, S>(t, name + "/" + registers);
+  put_cvt(t, name, &Each<Op, D, S>::run, Letters<D, S>::text);
 }
 
 // The value of type D in a register R, extended as its type says.
@@ -237,21 +245,31 @@ template <class D, class S>
 void integers(Operations& t) {
   const std::string types = std::string(name_of<D>()) + "." + name_of<S>();
   for_written<D>([&](auto r) {
-    using R = decltype(r);
-    for_registers<S>([&](auto s) { add_cvt<Integer<D, S, R>, R, decltype(s)>(t, "cvt." + types); });
-    add_cvt<IntegerSat<D, S, R>, R, Natural<S>>(t, "cvt.sat." + types);
+    using R = std::decay_t<decltype(r)>;
+    for_registers<S>([&](auto s) {
+      using T = std::decay_t<decltype(s)>;
+      if constexpr (sizeof(R) >= 4 || sizeof(T) == 4)
+        add_cvt<Integer<D, S, R>, R, T>(t, "cvt." + types);
+      else
+        add_rare_cvt<Integer<D, S, R>, R, T>(t, "cvt." + types);
+    });
+    add_rare_cvt<IntegerSat<D, S, R>, R, Natural<S>>(t, "cvt.sat." + types);
   });
 }
 
 template <Rounding M, class D>
 void to_integer(Operations& t, const std::string& mode) {
   for_written<D>([&](auto r) {
-    using R = decltype(r);
+    using R = std::decay_t<decltype(r)>;
     for (const char* sat : {"", ".sat"}) {
       const std::string head = "cvt.r" + mode + "i" + sat + "." + name_of<D>();
-      add_cvt<ToInteger<M, float, D, R>, R, float>(t, head + ".f32");
-      add_cvt<ToInteger<M, double, D, R>, R, double>(t, head + ".f64");
-      add_cvt<HalfToInteger<M, D, R>, R, u16>(t, head + ".f16");
+      if constexpr (sizeof(R) == 4 && (M == Rounding::nearest || M == Rounding::zero)) {
+        add_cvt<ToInteger<M, float, D, R>, R, float>(t, head + ".f32");
+      } else {
+        add_rare_cvt<ToInteger<M, float, D, R>, R, float>(t, head + ".f32");
+      }
+      add_rare_cvt<ToInteger<M, double, D, R>, R, double>(t, head + ".f64");
+      add_rare_cvt<HalfToInteger<M, D, R>, R, u16>(t, head + ".f16");
     }
   });
 }
@@ -260,7 +278,7 @@ template <class S>
 void from_integer(Operations& t) {
   const std::string source = name_of<S>();
   for_registers<S>([&](auto s) {
-    using T = decltype(s);
+    using T = std::decay_t<decltype(s)>;
     add_cvt<FromInteger<float, S>, float, T>(t, "cvt.rn.f32." + source);
     add_cvt<FromInteger<double, S>, double, T>(t, "cvt.rn.f64." + source);
   });
@@ -269,10 +287,12 @@ void from_integer(Operations& t) {
     if constexpr (sizeof(S) >= 2) {
       using T = std::conditional_t<std::is_signed_v<S>, std::make_signed_t<Natural<S>>, Natural<S>>;
       if constexpr (M != Rounding::nearest) {
-        add_cvt<FromIntegerRounded<M, float, T>, float, T>(t, "cvt.r" + mode + ".f32." + source);
-        add_cvt<FromIntegerRounded<M, double, T>, double, T>(t, "cvt.r" + mode + ".f64." + source);
+        add_rare_cvt<FromIntegerRounded<M, float, T>, float, T>(t,
+                                                                "cvt.r" + mode + ".f32." + source);
+        add_rare_cvt<FromIntegerRounded<M, double, T>, double, T>(
+            t, "cvt.r" + mode + ".f64." + source);
       }
-      add_cvt<IntegerToHalf<M, T>, u16, T>(t, "cvt.r" + mode + ".f16." + source);
+      add_rare_cvt<IntegerToHalf<M, T>, u16, T>(t, "cvt.r" + mode + ".f16." + source);
     }
   });
 }
@@ -281,19 +301,19 @@ template <Rounding M>
 void floats(Operations& t, const std::string& mode) {
   add_cvt<Integral<M>, float, float>(t, "cvt.r" + mode + "i.f32.f32");
   add_cvt<Integral<M>, double, double>(t, "cvt.r" + mode + "i.f64.f64");
-  add_cvt<IntegralSat<M>, float, float>(t, "cvt.r" + mode + "i.sat.f32.f32");
+  add_rare_cvt<IntegralSat<M>, float, float>(t, "cvt.r" + mode + "i.sat.f32.f32");
   add_cvt<Narrow<M>, float, double>(t, "cvt.r" + mode + ".f32.f64");
-  add_cvt<NarrowSat<M>, float, double>(t, "cvt.r" + mode + ".sat.f32.f64");
-  add_cvt<ToSmall<M, 0, false>, u16, float>(t, "cvt.r" + mode + ".f16.f32");
-  add_cvt<ToSmall<M, 0, false>, u16, double>(t, "cvt.r" + mode + ".f16.f64");
+  add_rare_cvt<NarrowSat<M>, float, double>(t, "cvt.r" + mode + ".sat.f32.f64");
+  add_rare_cvt<ToSmall<M, 0, false>, u16, float>(t, "cvt.r" + mode + ".f16.f32");
+  add_rare_cvt<ToSmall<M, 0, false>, u16, double>(t, "cvt.r" + mode + ".f16.f64");
   if constexpr (M == Rounding::nearest || M == Rounding::zero) {
-    add_cvt<ToSmall<M, 0, true>, u16, float>(t, "cvt.r" + mode + ".relu.f16.f32");
-    add_cvt<ToSmall<M, 1, false>, u16, float>(t, "cvt.r" + mode + ".bf16.f32");
-    add_cvt<ToSmall<M, 1, true>, u16, float>(t, "cvt.r" + mode + ".relu.bf16.f32");
-    add<ToPair<M, 0, false>, u32, float, float>(t, "cvt.r" + mode + ".f16x2.f32/www");
-    add<ToPair<M, 0, true>, u32, float, float>(t, "cvt.r" + mode + ".relu.f16x2.f32/www");
-    add<ToPair<M, 1, false>, u32, float, float>(t, "cvt.r" + mode + ".bf16x2.f32/www");
-    add<ToPair<M, 1, true>, u32, float, float>(t, "cvt.r" + mode + ".relu.bf16x2.f32/www");
+    add_rare_cvt<ToSmall<M, 0, true>, u16, float>(t, "cvt.r" + mode + ".relu.f16.f32");
+    add_rare_cvt<ToSmall<M, 1, false>, u16, float>(t, "cvt.r" + mode + ".bf16.f32");
+    add_rare_cvt<ToSmall<M, 1, true>, u16, float>(t, "cvt.r" + mode + ".relu.bf16.f32");
+    add_rare<ToPair<M, 0, false>, u32, float, float>(t, "cvt.r" + mode + ".f16x2.f32/www");
+    add_rare<ToPair<M, 0, true>, u32, float, float>(t, "cvt.r" + mode + ".relu.f16x2.f32/www");
+    add_rare<ToPair<M, 1, false>, u32, float, float>(t, "cvt.r" + mode + ".bf16x2.f32/www");
+    add_rare<ToPair<M, 1, true>, u32, float, float>(t, "cvt.r" + mode + ".relu.bf16x2.f32/www");
   }
 }
 
@@ -313,10 +333,10 @@ void add_convert(Operations& t) {
   add_cvt<Widen, double, float>(t, "cvt.f64.f32");
   add_cvt<Same, float, float>(t, "cvt.f32.f32");
   add_cvt<Same, double, double>(t, "cvt.f64.f64");
-  add_cvt<Saturate, float, float>(t, "cvt.sat.f32.f32");
-  add_cvt<Saturate, double, double>(t, "cvt.sat.f64.f64");
+  add_rare_cvt<Saturate, float, float>(t, "cvt.sat.f32.f32");
+  add_rare_cvt<Saturate, double, double>(t, "cvt.sat.f64.f64");
   add_cvt<HalfToFloat, float, u16>(t, "cvt.f32.f16");
-  add_cvt<HalfToDouble, double, u16>(t, "cvt.f64.f16");
+  add_rare_cvt<HalfToDouble, double, u16>(t, "cvt.f64.f16");
 }
 
 }  // namespace standin::STANDIN_TARGET

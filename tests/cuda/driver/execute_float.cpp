@@ -231,11 +231,11 @@ struct Set {
 template <class C, class T>
 void comparison(Operations& t, const std::string& compare, const std::string& type) {
   add<C, Pred, T, T>(t, "setp." + compare + "." + type);
-  add<With<C, AndP>, Pred, T, T, Pred>(t, "setp." + compare + ".and." + type);
-  add<With<C, OrP>, Pred, T, T, Pred>(t, "setp." + compare + ".or." + type);
-  add<With<C, XorP>, Pred, T, T, Pred>(t, "setp." + compare + ".xor." + type);
-  add<Set<C>, u32, T, T>(t, "set." + compare + ".u32." + type);
-  add<Set<C>, u32, T, T>(t, "set." + compare + ".s32." + type);
+  add_rare<With<C, AndP>, Pred, T, T, Pred>(t, "setp." + compare + ".and." + type);
+  add_rare<With<C, OrP>, Pred, T, T, Pred>(t, "setp." + compare + ".or." + type);
+  add_rare<With<C, XorP>, Pred, T, T, Pred>(t, "setp." + compare + ".xor." + type);
+  add_rare<Set<C>, u32, T, T>(t, "set." + compare + ".u32." + type);
+  add_rare<Set<C>, u32, T, T>(t, "set." + compare + ".s32." + type);
 }
 
 struct Move {
@@ -258,15 +258,15 @@ void typed(Operations& t, const std::string& type) {
   add<FSqrt, T, T>(t, "sqrt.rn." + type);
   add<FNeg, T, T>(t, "neg." + type);
   add<FAbs, T, T>(t, "abs." + type);
-  add<FCopysign, T, T, T>(t, "copysign." + type);
+  add_rare<FCopysign, T, T, T>(t, "copysign." + type);
   add<FMin, T, T, T>(t, "min." + type);
   add<FMax, T, T, T>(t, "max." + type);
-  add<Finite, Pred, T>(t, "testp.finite." + type);
-  add<Infinite, Pred, T>(t, "testp.infinite." + type);
-  add<Number, Pred, T>(t, "testp.number." + type);
-  add<Nan, Pred, T>(t, "testp.notanumber." + type);
-  add<Normal, Pred, T>(t, "testp.normal." + type);
-  add<Subnormal, Pred, T>(t, "testp.subnormal." + type);
+  add_rare<Finite, Pred, T>(t, "testp.finite." + type);
+  add_rare<Infinite, Pred, T>(t, "testp.infinite." + type);
+  add_rare<Number, Pred, T>(t, "testp.number." + type);
+  add_rare<Nan, Pred, T>(t, "testp.notanumber." + type);
+  add_rare<Normal, Pred, T>(t, "testp.normal." + type);
+  add_rare<Subnormal, Pred, T>(t, "testp.subnormal." + type);
   comparison<Eq, T>(t, "eq", type);
   comparison<Ne, T>(t, "ne", type);
   comparison<Lt, T>(t, "lt", type);

@@ -393,11 +393,11 @@ struct SlctF {
 template <class C, class T>
 void comparison(Operations& t, const std::string& compare, const std::string& type) {
   add<C, Pred, T, T>(t, "setp." + compare + "." + type);
-  add<With<C, AndP>, Pred, T, T, Pred>(t, "setp." + compare + ".and." + type);
-  add<With<C, OrP>, Pred, T, T, Pred>(t, "setp." + compare + ".or." + type);
-  add<With<C, XorP>, Pred, T, T, Pred>(t, "setp." + compare + ".xor." + type);
-  add<Set<C>, u32, T, T>(t, "set." + compare + ".u32." + type);
-  add<Set<C>, u32, T, T>(t, "set." + compare + ".s32." + type);
+  add_rare<With<C, AndP>, Pred, T, T, Pred>(t, "setp." + compare + ".and." + type);
+  add_rare<With<C, OrP>, Pred, T, T, Pred>(t, "setp." + compare + ".or." + type);
+  add_rare<With<C, XorP>, Pred, T, T, Pred>(t, "setp." + compare + ".xor." + type);
+  add_rare<Set<C>, u32, T, T>(t, "set." + compare + ".u32." + type);
+  add_rare<Set<C>, u32, T, T>(t, "set." + compare + ".s32." + type);
 }
 
 template <class T>
@@ -409,7 +409,7 @@ void typed(Operations& t, const std::string& type) {
   add<MulLo, T, T, T>(t, "mul.lo." + type);
   add<MulHi, T, T, T>(t, "mul.hi." + type);
   add<MadLo, T, T, T, T>(t, "mad.lo." + type);
-  add<MadHi, T, T, T, T>(t, "mad.hi." + type);
+  add_rare<MadHi, T, T, T, T>(t, "mad.hi." + type);
   if constexpr (!wide) {
     add<MulWide, Twice<T>, T, T>(t, "mul.wide." + type);
     add<MadWide, Twice<T>, T, T, Twice<T>>(t, "mad.wide." + type);
@@ -420,9 +420,9 @@ void typed(Operations& t, const std::string& type) {
   }
   add<Min, T, T, T>(t, "min." + type);
   add<Max, T, T, T>(t, "max." + type);
-  add<Div, T, T, T>(t, "div." + type);
-  add<Rem, T, T, T>(t, "rem." + type);
-  add<Sad, T, T, T, T>(t, "sad." + type);
+  add_rare<Div, T, T, T>(t, "div." + type);
+  add_rare<Rem, T, T, T>(t, "rem." + type);
+  add_rare<Sad, T, T, T, T>(t, "sad." + type);
   add<Shr, T, T, u32>(t, "shr." + type);
   comparison<Eq, T>(t, "eq", type);
   comparison<Ne, T>(t, "ne", type);
@@ -438,7 +438,7 @@ void typed(Operations& t, const std::string& type) {
   }
   if constexpr (sizeof(T) >= 4) {
     add<Bfind, u32, T>(t, "bfind." + type);
-    add<BfindShift, u32, T>(t, "bfind.shiftamt." + type);
+    add_rare<BfindShift, u32, T>(t, "bfind.shiftamt." + type);
     add<Bfe, T, T, u32, u32>(t, "bfe." + type);
   }
 }
@@ -450,7 +450,7 @@ void untyped(Operations& t, const std::string& type) {
   add<Or, T, T, T>(t, "or." + type);
   add<Xor, T, T, T>(t, "xor." + type);
   add<Not, T, T>(t, "not." + type);
-  add<Cnot, T, T>(t, "cnot." + type);
+  add_rare<Cnot, T, T>(t, "cnot." + type);
   add<Shl, T, T, u32>(t, "shl." + type);
   add<Shr, T, T, u32>(t, "shr." + type);
   comparison<Eq, T>(t, "eq", type);
@@ -458,7 +458,7 @@ void untyped(Operations& t, const std::string& type) {
   if constexpr (sizeof(T) >= 4) {
     add<Popc, u32, T>(t, "popc." + type);
     add<Clz, u32, T>(t, "clz." + type);
-    add<Brev, T, T>(t, "brev." + type);
+    add_rare<Brev, T, T>(t, "brev." + type);
     add<Bfi, T, T, T, u32, u32>(t, "bfi." + type);
   }
 }
@@ -466,8 +466,8 @@ void untyped(Operations& t, const std::string& type) {
 template <class T>
 void selected(Operations& t, const std::string& type) {
   add<Selp, T, T, T, Pred>(t, "selp." + type);
-  add<Slct, T, T, T, s32>(t, "slct." + type + ".s32");
-  add<SlctF, T, T, T, float>(t, "slct." + type + ".f32");
+  add_rare<Slct, T, T, T, s32>(t, "slct." + type + ".s32");
+  add_rare<SlctF, T, T, T, float>(t, "slct." + type + ".f32");
 }
 
 }  // namespace
@@ -490,26 +490,26 @@ void add_integer(Operations& t) {
   add<OrP, Pred, Pred, Pred>(t, "or.pred");
   add<XorP, Pred, Pred, Pred>(t, "xor.pred");
   add<Not, Pred, Pred>(t, "not.pred");
-  add<AddSat, s32, s32, s32>(t, "add.sat.s32");
-  add<SubSat, s32, s32, s32>(t, "sub.sat.s32");
+  add_rare<AddSat, s32, s32, s32>(t, "add.sat.s32");
+  add_rare<SubSat, s32, s32, s32>(t, "sub.sat.s32");
   add<ShfLWrap, u32, u32, u32, u32>(t, "shf.l.wrap.b32");
   add<ShfRWrap, u32, u32, u32, u32>(t, "shf.r.wrap.b32");
-  add<ShfLClamp, u32, u32, u32, u32>(t, "shf.l.clamp.b32");
-  add<ShfRClamp, u32, u32, u32, u32>(t, "shf.r.clamp.b32");
+  add_rare<ShfLClamp, u32, u32, u32, u32>(t, "shf.l.clamp.b32");
+  add_rare<ShfRClamp, u32, u32, u32, u32>(t, "shf.r.clamp.b32");
   add<Prmt, u32, u32, u32, u32>(t, "prmt.b32");
   add<Lop3, u32, u32, u32, u32, u32>(t, "lop3.b32");
   add<Dp4a<s8, s8>, u32, u32, u32, u32>(t, "dp4a.s32.s32");
   add<Dp4a<s8, u8>, u32, u32, u32, u32>(t, "dp4a.s32.u32");
   add<Dp4a<u8, s8>, u32, u32, u32, u32>(t, "dp4a.u32.s32");
   add<Dp4a<u8, u8>, u32, u32, u32, u32>(t, "dp4a.u32.u32");
-  add<Dp2a<s16, s8, 0>, u32, u32, u32, u32>(t, "dp2a.lo.s32.s32");
-  add<Dp2a<s16, u8, 0>, u32, u32, u32, u32>(t, "dp2a.lo.s32.u32");
-  add<Dp2a<u16, s8, 0>, u32, u32, u32, u32>(t, "dp2a.lo.u32.s32");
-  add<Dp2a<u16, u8, 0>, u32, u32, u32, u32>(t, "dp2a.lo.u32.u32");
-  add<Dp2a<s16, s8, 1>, u32, u32, u32, u32>(t, "dp2a.hi.s32.s32");
-  add<Dp2a<s16, u8, 1>, u32, u32, u32, u32>(t, "dp2a.hi.s32.u32");
-  add<Dp2a<u16, s8, 1>, u32, u32, u32, u32>(t, "dp2a.hi.u32.s32");
-  add<Dp2a<u16, u8, 1>, u32, u32, u32, u32>(t, "dp2a.hi.u32.u32");
+  add_rare<Dp2a<s16, s8, 0>, u32, u32, u32, u32>(t, "dp2a.lo.s32.s32");
+  add_rare<Dp2a<s16, u8, 0>, u32, u32, u32, u32>(t, "dp2a.lo.s32.u32");
+  add_rare<Dp2a<u16, s8, 0>, u32, u32, u32, u32>(t, "dp2a.lo.u32.s32");
+  add_rare<Dp2a<u16, u8, 0>, u32, u32, u32, u32>(t, "dp2a.lo.u32.u32");
+  add_rare<Dp2a<s16, s8, 1>, u32, u32, u32, u32>(t, "dp2a.hi.s32.s32");
+  add_rare<Dp2a<s16, u8, 1>, u32, u32, u32, u32>(t, "dp2a.hi.s32.u32");
+  add_rare<Dp2a<u16, s8, 1>, u32, u32, u32, u32>(t, "dp2a.hi.u32.s32");
+  add_rare<Dp2a<u16, u8, 1>, u32, u32, u32, u32>(t, "dp2a.hi.u32.u32");
 }
 
 }  // namespace standin::STANDIN_TARGET

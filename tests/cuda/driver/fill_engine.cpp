@@ -5,6 +5,10 @@ namespace standin::STANDIN_TARGET {
 
 void fill(Engine& engine);
 
+void put(Operations& table, const std::string& name, Run run, const char* operands) {
+  table[name] = {run, operands};
+}
+
 void fill(Engine& engine) {
   add_integer(engine.operations);
   add_float(engine.operations);

@@ -32,25 +32,43 @@ struct Lane<Pred> {
   [[gnu::always_inline]] static Pred put(bool b) { return {b ? 0xffffffffu : 0u}; }
 };
 
-// Op::f for each lane. Rows are the same or do not overlap.
+// What was computed for all lanes goes to those that are active.
+template <class T>
+[[gnu::noinline]] void blend(T* d, const T* computed, const u32* lanes) {
+#pragma GCC ivdep
+  for (u32 l = 0; l < lane_count; ++l) d[l] = lanes[l] != 0 ? computed[l] : d[l];
+}
+
+// Op::f for each lane, of all lanes at once. Rows are the same or do not overlap.
 template <class Op, class D, class... S>
 struct Each {
   template <std::size_t... I>
   [[gnu::always_inline]] static void go(Warp& w, const Inst& i, std::index_sequence<I...>) {
+    using Bits =
+        std::conditional_t<sizeof(D) == 2, u16, std::conditional_t<sizeof(D) == 4, u32, u64>>;
+    alignas(64) D computed[lane_count];
+    const bool all = w.mask == all_lanes;
+    D* d = all ? row<D>(w, i.ref[0]) : computed;
+    auto sources = std::tuple<const S*...>(row<const S>(w, i.ref[I + 1])...);
+#pragma GCC ivdep
+    for (u32 l = 0; l < lane_count; ++l) {
+      d[l] = Lane<D>::put(Op::f(Lane<S>::get(std::get<I>(sources)[l])...));
+    }
+    if (!all) blend(row<Bits>(w, i.ref[0]), reinterpret_cast<const Bits*>(computed), w.lanes);
+  }
+  static void run(Warp& w, const Inst& i) { go(w, i, std::index_sequence_for<S...>()); }
+};
+
+// Op::f lane by lane, for what is rare: less code.
+template <class Op, class D, class... S>
+struct Singly {
+  template <std::size_t... I>
+  static void go(Warp& w, const Inst& i, std::index_sequence<I...>) {
     D* d = row<D>(w, i.ref[0]);
     auto sources = std::tuple<const S*...>(row<const S>(w, i.ref[I + 1])...);
-    if (w.mask == all_lanes) {
-#pragma GCC ivdep
-      for (u32 l = 0; l < lane_count; ++l) {
-        d[l] = Lane<D>::put(Op::f(Lane<S>::get(std::get<I>(sources)[l])...));
-      }
-    } else {
-      const u32* lanes = w.lanes;
-#pragma GCC ivdep
-      for (u32 l = 0; l < lane_count; ++l) {
-        const D r = Lane<D>::put(Op::f(Lane<S>::get(std::get<I>(sources)[l])...));
-        d[l] = lanes[l] != 0 ? r : d[l];
-      }
+    for (u32 left = w.mask; left != 0; left &= left - 1) {
+      const u32 l = static_cast<u32>(__builtin_ctz(left));
+      d[l] = Lane<D>::put(Op::f(Lane<S>::get(std::get<I>(sources)[l])...));
     }
   }
   static void run(Warp& w, const Inst& i) { go(w, i, std::index_sequence_for<S...>()); }
@@ -61,11 +79,22 @@ constexpr char letter() {
   return std::is_same_v<T, Pred> ? 'p' : sizeof(T) == 2 ? 'h' : sizeof(T) == 4 ? 'w' : 'd';
 }
 
+// The operands of an operation, as in Operation::operands.
+template <class D, class... S>
+struct Letters {
+  static constexpr char text[] = {static_cast<char>(letter<D>() - 32), letter<S>()..., 0};
+};
+
+void put(Operations& table, const std::string& name, Run run, const char* operands);
+
 template <class Op, class D, class... S>
 void add(Operations& table, const std::string& name) {
-  std::string operands(1, static_cast<char>(letter<D>() - 32));
-  (operands.push_back(letter<S>()), ...);
-  table[name] = {&Each<Op, D, S...>::run, operands};
+  put(table, name, &Each<Op, D, S...>::run, Letters<D, S...>::text);
+}
+
+template <class Op, class D, class... S>
+void add_rare(Operations& table, const std::string& name) {
+  put(table, name, &Singly<Op, D, S...>::run, Letters<D, S...>::text);
 }
 
 inline void set_mask(Warp& w, u32 mask) {

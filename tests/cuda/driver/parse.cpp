@@ -266,6 +266,7 @@ class Parser {
     }
     if (!take(";")) {
       block();
+      order_parts(f);
       text_.functions.push_back(std::move(f));
     }
     scopes_.pop_back();

@@ -78,5 +78,7 @@ struct Text {
 };
 
 Text parse(std::string_view text);
+/// Puts the parts of a function in the order in which lanes wait for each other, order.cpp.
+void order_parts(Function& function);
 
 }  // namespace standin

@@ -1,5 +1,5 @@
-// Ordinary kernels: conversion of elements, reductions by shuffles and shared memory, atomics, calls of
-// functions that are not inlined, local memory.
+// Ordinary kernels: conversion of elements, reductions by shuffles and shared memory, atomics,
+// calls of functions that are not inlined, local memory.
 #include "device.hpp"
 
 struct QuantizeArgs {
@@ -21,7 +21,7 @@ extern "C" __global__ void quantize(const QuantizeArgs args) {
 
 struct SumArgs {
   const s32* x;
-  s32* sums;    // one for each block
+  s32* sums;  // one for each block
   s32* total;
   s32* largest;
   s32 count;
@@ -122,8 +122,10 @@ extern "C" __global__ void mixed(const MixedArgs args) {
   const s32 i = block_x * threads_x + thread_x;
   if (i < args.count) {
     args.d_out[i] = __builtin_sqrt(__builtin_fabs(args.d[i])) * args.d[i] / 3.0 + args.l[i];
-    args.f_out[i] = __builtin_fmaf(args.f[i], args.f[i], static_cast<float>(args.d[i])) + small_table[args.l[i] & 3];
-    args.l_out[i] = args.l[i] / 7 + args.l[i] % 13 + (static_cast<u64>(args.l[i]) >> 3) * static_cast<s64>(args.f[i]);
+    args.f_out[i] = __builtin_fmaf(args.f[i], args.f[i], static_cast<float>(args.d[i])) +
+                    small_table[args.l[i] & 3];
+    args.l_out[i] = args.l[i] / 7 + args.l[i] % 13 +
+                    (static_cast<u64>(args.l[i]) >> 3) * static_cast<s64>(args.f[i]);
     args.h_out[i] = static_cast<u16>(args.h[i] * 3 + 1);
   }
 }

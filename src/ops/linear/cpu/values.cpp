@@ -5,6 +5,7 @@
 #include "core/check.hpp"
 #include "core/fp_environment.hpp"
 #include "numerics/affine.hpp"
+#include "ops/linear/check.hpp"
 
 namespace octavo::detail {
 namespace {
@@ -43,8 +44,7 @@ Status check_finite(const char* argument, const TensorRef* t, ScanFunction scan)
   C found = 0;
   const std::int64_t at = find_infinite(*t, count, scan, found);
   if (at < 0) return {};
-  return invalid(argument, fmt::format("expected finite scales, got {} (as {}) at index {}",
-                                       static_cast<double>(found), name(dtype_of<C>), at));
+  return scale_refusal(argument, static_cast<double>(found), dtype_of<C>, at);
 }
 
 Status check_scales(const char* argument, const TensorRef* t, DType compute, ScanFunction scan) {
@@ -61,8 +61,7 @@ Status check_zero_points(const char* argument, const TensorRef* t, DType type, S
   const auto* values = static_cast<const std::int32_t*>(t->data);
   std::int64_t i = 0;
   while (values[i] >= range.min && values[i] <= range.max) ++i;
-  return invalid(argument, fmt::format("expected {} to {}, the range of {}, got {} at index {}",
-                                       range.min, range.max, name(type), values[i], i));
+  return zero_point_refusal(argument, values[i], type, i);
 }
 
 template <class C, DType type>
