@@ -13,6 +13,16 @@ Error no_driver(const std::string& why) {
   return {ErrorCode::backend, "device", fmt::format("device: there is no CUDA device: {}", why)};
 }
 
+// "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (out of memory)"
+std::string in_words(const Driver& driver, const char* what, int error) {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (driver.error_name(error, &name) != success) name = nullptr;
+  if (driver.error_string(error, &text) != success) text = nullptr;
+  return fmt::format("{} failed: {} ({})", what, name == nullptr ? "unknown" : name,
+                     text == nullptr ? fmt::format("error {}", error) : text);
+}
+
 // Opened for good: streams, and what lies on devices, may outlive whoever asked.
 Result<const Driver*> open() {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -32,9 +42,9 @@ Result<const Driver*> open() {
     return no_driver(fmt::format("libcuda.so.1 has no {}; it is too old", missing));
   }
   if (const int error = table.init(0); error != success) {
-    const Error refused = driver_error(table, "cuInit", error);
+    const Error refused = no_driver(in_words(table, "cuInit", error));
     dlclose(library);
-    return no_driver(refused.message());
+    return refused;
   }
   return &table;
 }
@@ -54,13 +64,7 @@ Result<const Driver*> driver() {
 }
 
 Error driver_error(const Driver& driver, const char* what, int error) {
-  const char* name = nullptr;
-  const char* text = nullptr;
-  if (driver.error_name(error, &name) != success) name = nullptr;
-  if (driver.error_string(error, &text) != success) text = nullptr;
-  return {ErrorCode::backend, "stream",
-          fmt::format("stream: {} failed: {} ({})", what, name == nullptr ? "unknown" : name,
-                      text == nullptr ? fmt::format("error {}", error) : text)};
+  return {ErrorCode::backend, "stream", "stream: " + in_words(driver, what, error)};
 }
 
 }  // namespace octavo::cuda

@@ -92,7 +92,7 @@ struct Driver {
 /// which may be another when it is asked for again.
 Result<const Driver*> driver();
 
-/// "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)"
+/// "stream: cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (out of memory)"
 Error driver_error(const Driver& driver, const char* what, int error);
 
 /// A call of the driver, as a value: check(d, "cuStreamSynchronize", d.stream_synchronize(s)).

@@ -11,6 +11,8 @@ struct Size {
   unsigned x = 1, y = 1, z = 1;
 };
 
+inline constexpr unsigned warp_threads = 32;
+
 Status launch_bytes(CudaStream& stream, const Kernel& kernel, Size blocks, Size threads,
                     unsigned shared_bytes, const void* args);
 

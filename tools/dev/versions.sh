@@ -16,8 +16,9 @@ readonly lock_python_version=3.11
 
 # --- Debian packages -----------------------------------------------------------------------------
 
+# (clang compiles what runs on GPUs.)
 readonly build_packages=(
-  "g++-$gcc_version" "gcc-$gcc_version" g++ cmake ninja-build ccache pkg-config libhwy-dev libtbb-dev
+  "clang-$clang_version" "g++-$gcc_version" "gcc-$gcc_version" g++ cmake ninja-build ccache pkg-config libhwy-dev libtbb-dev
   libgtest-dev libgmock-dev libfmt-dev libre2-dev libcli11-dev nlohmann-json3-dev)
 readonly oracle_packages=(
   python3 python3-venv python3-numpy python3-torch libonnx-testdata)

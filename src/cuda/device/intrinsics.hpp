@@ -13,8 +13,8 @@ OCTAVO_DEVICE unsigned blocks_y() { return __nvvm_read_ptx_sreg_nctaid_y(); }
 OCTAVO_DEVICE unsigned threads_x() { return __nvvm_read_ptx_sreg_ntid_x(); }
 OCTAVO_DEVICE unsigned threads_y() { return __nvvm_read_ptx_sreg_ntid_y(); }
 
-// (Instructions as text: of the builtins LLVM takes it that they write no variable of shared memory whose
-// address goes nowhere, and moves loads of it in front of them.)
+// (Instructions as text: of the builtins LLVM takes it that they write no variable of shared memory
+// whose address goes nowhere, and moves loads of it in front of them.)
 /// All threads of the block; orders their accesses to shared and global memory.
 OCTAVO_DEVICE void barrier() { asm volatile("bar.sync 0;" : : : "memory"); }
 /// All lanes of the warp.
@@ -73,6 +73,9 @@ OCTAVO_DEVICE double opaque(double value) {
   asm("" : "+d"(value));
   return value;
 }
+
+/// Rounded to nearest even; NaN becomes 0, and what 32 bits do not hold their end.
+OCTAVO_DEVICE std::int32_t round_to_int(float x) { return __nvvm_f2i_rn(x); }
 
 /// numerics::widen and numerics::narrow_f16 by the instructions for them. (Of a NaN some NaN: no
 /// result's bits come from it.)

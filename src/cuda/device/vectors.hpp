@@ -45,6 +45,27 @@ struct Packet {
   }
 };
 
+/// Whole elements of 4 or 8 bytes, 16 bytes (or what they come to, if less) at a time.
+template <unsigned count, class T>
+OCTAVO_DEVICE void load_consecutive(const T* from, T (&to)[count]) {
+  constexpr unsigned bytes = count * sizeof(T);
+  constexpr unsigned at_once = (bytes < 16 ? bytes : 16) / sizeof(T);
+#pragma unroll
+  for (unsigned first = 0; first < count; first += at_once) {
+    Packet<at_once * sizeof(T)> packet;
+    packet.load(from + first);
+#pragma unroll
+    for (unsigned i = 0; i < at_once; ++i) {
+      if constexpr (sizeof(T) == 8) {
+        to[first + i] =
+            std::bit_cast<T>(std::uint64_t{packet.words[2 * i + 1]} << 32U | packet.words[2 * i]);
+      } else {
+        to[first + i] = std::bit_cast<T>(packet.words[i]);
+      }
+    }
+  }
+}
+
 /// `bits` of the i-th element of packed words, i known to the compiler.
 template <unsigned element_bits, unsigned count>
 OCTAVO_DEVICE std::uint32_t lane_of(const std::uint32_t (&words)[count], unsigned i) {

@@ -40,7 +40,7 @@ class DynamicRange : public ::testing::TestWithParam<std::tuple<Target, RangeMod
 
 [[nodiscard]] std::vector<std::tuple<Target, RangeMode>> targets_and_modes() {
   std::vector<std::tuple<Target, RangeMode>> list;
-  for (const Target target : tested_targets())
+  for (const Target target : tested_places())
     for (const RangeMode mode : all_modes) list.emplace_back(target, mode);
   return list;
 }
@@ -91,6 +91,7 @@ void DynamicRange::check_shapes() const {
 TEST_P(DynamicRange, Shapes) { check_shapes(); }
 
 TEST_P(DynamicRange, ShapesStreamed) {
+  if (streams().target() == Target::sm80) GTEST_SKIP() << "stores of the CPU";
   const StreamedStores streamed;
   check_shapes();
 }
@@ -219,15 +220,18 @@ TEST_P(DynamicRange, InPlace) {
       for (const Stream& stream : streams()) {
         const auto plan = DynamicRangeQuantizePlan::select(stream, descriptor_of(c));
         ASSERT_TRUE(plan);
-        const WorkspaceBuffer workspace(plan->workspace_size());
+        const WorkspaceBuffer workspace(stream, plan->workspace_size());
         Bytes memory = c.input;
         std::vector<float> scales(static_cast<std::size_t>(plan->slices()));
         std::vector<std::int32_t> zero_points(scales.size());
+        Lent lent(stream);
+        std::byte* at = lent.lend(memory);
         ASSERT_TRUE(plan->run(stream, workspace,
-                              {.input = {memory.data(), element, shape},
-                               .output = {memory.data(), DType::s16, shape},
-                               .scales = scales,
-                               .zero_points = zero_points}));
+                              {.input = {at, element, shape},
+                               .output = {at, DType::s16, shape},
+                               .scales = {lent.lend(scales), {plan->slices()}},
+                               .zero_points = {lent.lend(zero_points), {plan->slices()}}}));
+        ASSERT_TRUE(lent.fetch());
         ASSERT_TRUE(memory == expected(c).output);
       }
     }
@@ -237,7 +241,7 @@ TEST_P(DynamicRange, InPlace) {
 TEST_P(DynamicRange, RowsDoNotDependOnTheirBatch) {
   const Kind kind{Op::quantize, Layout::per_token, DType::f32, DType::s8, Profile::torch};
   const DynamicCall batch = make_dynamic(problem_of(kind, {64, 333}), mode(), 5);
-  const Stream stream = Stream::cpu({.threads = 3, .cap = streams().target()});
+  const Stream stream = *std::prev(streams().end());
   DynamicResult all;
   ASSERT_EQ(run(stream, batch, all), "");
   for (std::size_t row = 0; row < 64; ++row) {

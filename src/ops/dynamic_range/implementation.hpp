@@ -55,6 +55,7 @@ using DynamicRangeEntry = Entry<DynamicRangeProblem, std::shared_ptr<DynamicRang
 
 /// Best first, the reference last.
 std::span<const DynamicRangeEntry> cpu_dynamic_range();
+std::span<const DynamicRangeEntry> cuda_dynamic_range();
 /// For tests alone: those of a backend that only they have.
 inline constinit std::span<const DynamicRangeEntry> test_dynamic_range;
 

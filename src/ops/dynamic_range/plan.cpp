@@ -1,4 +1,5 @@
 // The plan of dynamic-range quantize: select, check, run. Neutral: it reads no tensor.
+#include "core/memory_place.hpp"
 #include "ops/dynamic_range/implementation.hpp"
 
 #include "numerics/dynamic_range.hpp"
@@ -121,6 +122,21 @@ Status check(const detail::DynamicRangeProblem& p, const DynamicRangeQuantizeArg
   return apart("zero_points", *zero_point, "scales", *scale);
 }
 
+// That all of it is memory of the backend.
+Status check_memory(const detail::DynamicRangeImpl& impl, const DynamicRangeQuantizeArgs& args,
+                    int device, const void* workspace) {
+  const auto of = [](const void* data, std::int64_t elements) {
+    return elements > 0 ? data : nullptr;
+  };
+  const detail::DynamicRangeProblem& p = impl.problem;
+  return detail::check_memory(impl.sku.backend, device,
+                              {{"input", of(args.input.data, p.numel)},
+                               {"output", of(args.output.data, p.numel)},
+                               {"scales", of(args.scales.data, p.slices)},
+                               {"zero_points", of(args.zero_points.data, p.slices)},
+                               {"workspace", workspace}});
+}
+
 }  // namespace
 
 std::string_view name(RangeMode mode) noexcept {
@@ -168,8 +184,9 @@ Result<DynamicRangeQuantizePlan> DynamicRangeQuantizePlan::select(
       !s)
     return s.error();
   const detail::DynamicRangeProblem p{*checked, descriptor.mode};
-  auto chosen =
-      detail::choose(*allowed, p, {detail::cpu_dynamic_range(), detail::test_dynamic_range});
+  auto chosen = detail::choose(
+      *allowed, p,
+      {detail::cpu_dynamic_range(), detail::cuda_dynamic_range(), detail::test_dynamic_range});
   if (!chosen) return chosen.error();
 
   KernelSku& sku = chosen->impl->sku;
@@ -196,7 +213,8 @@ std::int64_t DynamicRangeQuantizePlan::slices() const noexcept { return impl_->p
 const KernelSku& DynamicRangeQuantizePlan::sku() const noexcept { return impl_->sku; }
 
 Status DynamicRangeQuantizePlan::can_implement(const Args& args) const {
-  return check(impl_->problem, args);
+  if (Status s = check(impl_->problem, args); !s) return s;
+  return check_memory(*impl_, args, -1, nullptr);
 }
 
 Status DynamicRangeQuantizePlan::run(const Stream& stream, Workspace workspace,
@@ -205,8 +223,11 @@ Status DynamicRangeQuantizePlan::run(const Stream& stream, Workspace workspace,
   const bool plain = are_plain(impl_->problem, args);
   if (!plain)
     if (Status s = check(impl_->problem, args); !s) return s;
-  if (impl_->workspace_bytes == 0)
+  const int device = stream.impl().device;
+  if (impl_->workspace_bytes == 0) {
+    if (Status s = check_memory(*impl_, args, device, nullptr); !s) return s;
     return impl_->problem.slices == 0 ? Status() : impl_->run(stream, nullptr, args, plain);
+  }
   const TensorRef output = args.output;
   const TensorRef scales = args.scales;
   const TensorRef zero_points = args.zero_points;
@@ -214,6 +235,7 @@ Status DynamicRangeQuantizePlan::run(const Stream& stream, Workspace workspace,
                                          {&args.input, &output, &scales, &zero_points});
       !s)
     return s;
+  if (Status s = check_memory(*impl_, args, device, workspace.data); !s) return s;
   if (impl_->problem.slices == 0) return {};
   return impl_->run(stream, workspace.data, args, plain);
 }

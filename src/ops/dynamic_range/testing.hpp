@@ -8,6 +8,7 @@
 
 #include "octavo/dynamic_range_quantize.hpp"
 #include "ops/elementwise/testing_data.hpp"
+#include "testing/lent.hpp"
 
 namespace octavo::testing {
 
@@ -185,14 +186,16 @@ DynamicResult dynamic_result(const DynamicCall& c) {
   Bytes output(static_cast<std::size_t>(output_bytes(p)) + 2 * beside, paint);
   Bytes scales(scale_bytes + 2 * beside, paint);
   Bytes zero_points(4 * static_cast<std::size_t>(slices[0]) + 2 * beside, paint);
+  Lent lent(stream);
   DynamicRangeQuantizeArgs args;
-  args.input =
-      strided_input != nullptr ? *strided_input : TensorRef(c.input.data(), p.element, p.shape);
-  args.output = TensorMut(output.data() + beside, p.integer, p.shape);
-  args.scales = TensorMut(scales.data() + beside, compute, slices);
-  args.zero_points = TensorMut(zero_points.data() + beside, DType::s32, slices);
-  const WorkspaceBuffer workspace(plan->workspace_size());
+  args.input = lent.lend(strided_input != nullptr ? *strided_input
+                                                  : TensorRef(c.input.data(), p.element, p.shape));
+  args.output = TensorMut(lent.lend(output) + beside, p.integer, p.shape);
+  args.scales = TensorMut(lent.lend(scales) + beside, compute, slices);
+  args.zero_points = TensorMut(lent.lend(zero_points) + beside, DType::s32, slices);
+  const WorkspaceBuffer workspace(stream, plan->workspace_size());
   if (const Status s = plan->run(stream, workspace, args); !s) return s.error().message();
+  if (const Status s = lent.fetch(); !s) return s.error().message();
   const auto inside = [&](const Bytes& bytes, auto& to) {
     for (std::size_t i = 0; i < beside; ++i)
       if (bytes[i] != paint || bytes[bytes.size() - 1 - i] != paint) return false;

@@ -189,7 +189,7 @@ TEST_P(DynamicTargetDigest, AllThreadCounts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DynamicTargetDigest,
-                         ::testing::Combine(::testing::ValuesIn(tested_targets()),
+                         ::testing::Combine(::testing::ValuesIn(tested_places()),
                                             ::testing::ValuesIn(all_modes)),
                          [](const auto& info) {
                            return std::string(name(std::get<0>(info.param))) + "_" +

@@ -3,6 +3,7 @@
 
 #include "ops/elementwise/testing_checks.hpp"
 #include "ops/linear/testing_refusals.hpp"
+#include "testing/lent.hpp"
 
 namespace octavo::testing {
 namespace {
@@ -51,6 +52,17 @@ struct EmbeddingData {
   }
 };
 
+/// The arguments where the stream has them.
+EmbeddingArgs lend(Lent& lent, EmbeddingArgs a, Matrix& out) {
+  a.indices = lent.lend(a.indices);
+  a.table = lent.lend(a.table);
+  a.scales = lent.lend(a.scales);
+  a.zero_points = lent.lend(a.zero_points);
+  const auto at = static_cast<std::byte*>(a.output.data) - out.bytes.data();
+  a.output.data = lent.lend(out.bytes) + at;
+  return a;
+}
+
 EmbeddingData make(EmbeddingDescriptor d, DType scale, std::int64_t count, std::uint64_t seed) {
   EmbeddingData data;
   Random random(seed);
@@ -82,7 +94,7 @@ EmbeddingData make(EmbeddingDescriptor d, DType scale, std::int64_t count, std::
 }
 
 class EmbeddingTarget : public ::testing::TestWithParam<Target> {};
-INSTANTIATE_TEST_SUITE_P(All, EmbeddingTarget, ::testing::ValuesIn(tested_targets()),
+INSTANTIATE_TEST_SUITE_P(All, EmbeddingTarget, ::testing::ValuesIn(tested_places()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 TEST_P(EmbeddingTarget, EveryType) {
@@ -108,8 +120,10 @@ TEST_P(EmbeddingTarget, EveryType) {
               const auto plan = EmbeddingPlan::select(stream, data.d);
               ASSERT_TRUE(plan) << plan.error().message();
               Matrix out = data.blank();
-              const Status s = plan->run(stream, {}, data.args(out));
+              Lent lent(stream);
+              const Status s = plan->run(stream, {}, lend(lent, data.args(out), out));
               ASSERT_TRUE(s) << s.error().message();
+              ASSERT_TRUE(lent.fetch());
               ASSERT_TRUE(out.bytes == want.bytes) << to_string(plan->sku()) << " " << columns;
               ASSERT_EQ(plan->sku().target, GetParam());
             }
@@ -117,8 +131,9 @@ TEST_P(EmbeddingTarget, EveryType) {
           }
 }
 
-TEST(Embedding, OfNothing) {
-  const Stream stream = Stream::cpu({.threads = 1});
+TEST_P(EmbeddingTarget, OfNothing) {
+  const Streams streams(GetParam());
+  const Stream& stream = *streams.begin();
   for (const auto& [rows, columns, count] :
        {std::array<std::int64_t, 3>{0, 4, 0}, {4, 0, 3}, {4, 4, 0}}) {
     const EmbeddingDescriptor d{.m = 3, .rows = rows, .columns = columns, .table = DType::s8};
@@ -128,12 +143,14 @@ TEST(Embedding, OfNothing) {
     const std::vector<std::int8_t> table(16);
     const std::vector<float> scales(4, 1.0F);
     std::vector<float> out(16, 7.0F);
+    Lent lent(stream);
     const Status s = plan->run(stream, {},
-                               {.indices = TensorRef(indices),
-                                .table = TensorRef(table.data(), {rows, columns}),
-                                .scales = TensorRef(scales.data(), {rows}),
-                                .output = TensorMut(out.data(), {count, columns})});
+                               {.indices = lent.lend(TensorRef(indices)),
+                                .table = lent.lend(TensorRef(table.data(), {rows, columns})),
+                                .scales = lent.lend(TensorRef(scales.data(), {rows})),
+                                .output = TensorMut(lent.lend(out), {count, columns})});
     EXPECT_TRUE(s) << s.error().message();
+    EXPECT_TRUE(lent.fetch());
     EXPECT_EQ(out, std::vector<float>(16, 7.0F));
   }
 }
@@ -249,6 +266,109 @@ TEST(Embedding, RunRefuses) {
   EXPECT_TRUE(plan->can_implement(data.args(out)));
   data.scales.set(0, 3, encode(DType::f32, std::numeric_limits<double>::infinity()));
   refused(data.args(out), invalid("scales", {"finite", "index 3"}));
+}
+
+// On a GPU values are looked at when the work is carried out: nothing is written of what they
+// refuse, the next synchronize says what the CPU says, and later runs are carried out all the same.
+TEST(Embedding, ValuesAreRefusedWhereTheyAre) {
+  if (!has_cuda()) GTEST_SKIP() << "no CUDA device";
+  const Stream host = Stream::cpu({.threads = 1});
+  const Stream stream = *cuda_stream();
+  // Few, which one block checks, and many.
+  for (const std::int64_t count : {9, 3000}) {
+    const EmbeddingData good =
+        make({.rows = 50, .columns = 32, .table = DType::s4, .group_size = 4, .zero_points = true},
+             DType::f64, count, 7);
+    const auto plan = EmbeddingPlan::select(stream, good.d);
+    ASSERT_TRUE(plan) << plan.error().message();
+    const auto on_host = EmbeddingPlan::select(host, good.d);
+    const double inf = std::numeric_limits<double>::infinity();
+    const auto spoil_index = [&](EmbeddingData& d, std::int64_t i, std::int32_t value) {
+      d.indices[static_cast<std::size_t>(i)] = value;
+    };
+    const auto spoil_scale = [&](EmbeddingData& d, std::int64_t row, std::int64_t group) {
+      d.scales.set(0, row * d.groups + group, encode(DType::f64, inf));
+    };
+    const auto spoil_zero_point = [&](EmbeddingData& d, std::int64_t row, std::int64_t group) {
+      d.zero_points[static_cast<std::size_t>(row * d.groups + group)] = -9;
+    };
+    const std::int64_t row = good.indices[static_cast<std::size_t>(count - 2)];
+    std::vector<EmbeddingData> wrong;
+    const auto with = [&](auto spoil) {
+      wrong.push_back(good);
+      spoil(wrong.back());
+    };
+    with([&](auto& d) { spoil_index(d, count - 1, 50); });
+    with([&](auto& d) { spoil_index(d, 0, -1); });
+    with([&](auto& d) { spoil_scale(d, row, 3); });
+    with([&](auto& d) { spoil_zero_point(d, row, 3); });
+    with([&](auto& d) { spoil_zero_point(d, row, 2), spoil_scale(d, row, 3); });
+    with([&](auto& d) { spoil_zero_point(d, row, 3), spoil_scale(d, row, 3); });
+    with([&](auto& d) { spoil_index(d, count - 1, INT32_MIN), spoil_scale(d, row, 7); });
+    with([&](auto& d) { spoil_index(d, 1, INT32_MAX), spoil_scale(d, row, 7); });
+    // An f64 that is finite, and no f32.
+    with([&](auto& d) { d.scales.set(0, row * d.groups, encode(DType::f64, 1e300)); });
+    for (const EmbeddingData& data : wrong) {
+      Matrix out = data.blank();
+      const Matrix before = out;
+      const Status said = on_host->run(host, {}, data.args(out));
+      ASSERT_FALSE(said);
+      Lent lent(stream);
+      const EmbeddingArgs args = lend(lent, data.args(out), out);
+      EXPECT_TRUE(plan->can_implement(args));
+      ASSERT_TRUE(plan->run(stream, {}, args));
+      // A run that is right, and one that is wrong in another way: of that nothing is said.
+      Matrix after = good.blank();
+      Lent more(stream);
+      ASSERT_TRUE(plan->run(stream, {}, lend(more, good.args(after), after)));
+      const EmbeddingData& other = wrong[(&data - wrong.data() + 1) % wrong.size()];
+      Matrix none = other.blank();
+      Lent most(stream);
+      ASSERT_TRUE(plan->run(stream, {}, lend(most, other.args(none), none)));
+      const Status s = lent.fetch();
+      ASSERT_FALSE(s);
+      EXPECT_EQ(s.error().message(), said.error().message());
+      EXPECT_EQ(s.error().argument(), said.error().argument());
+      EXPECT_EQ(s.error().code(), said.error().code());
+      EXPECT_TRUE(more.fetch());
+      EXPECT_TRUE(most.fetch());
+      EXPECT_TRUE(out.bytes == before.bytes);
+      EXPECT_TRUE(none.bytes == other.blank().bytes);
+      EXPECT_TRUE(after.bytes == good.answer().bytes);
+    }
+  }
+}
+
+// Memory of the host is not a GPU's, nor the reverse.
+TEST(Embedding, MemoryOfAnotherBackendIsRefused) {
+  if (!has_cuda()) GTEST_SKIP() << "no CUDA device";
+  const EmbeddingData data =
+      make({.rows = 5, .columns = 8, .table = DType::s8, .zero_points = true}, DType::f32, 3, 7);
+  for (const Stream& stream : {*cuda_stream(), Stream::cpu({.threads = 1})}) {
+    const auto plan = EmbeddingPlan::select(stream, data.d);
+    ASSERT_TRUE(plan);
+    Matrix out = data.blank();
+    const EmbeddingArgs host = data.args(out);
+    Lent lent(*cuda_stream());
+    const EmbeddingArgs device = lend(lent, host, out);
+    const bool on_host = stream.backend() == Backend::cpu;
+    const EmbeddingArgs& good = on_host ? host : device;
+    const EmbeddingArgs& bad = on_host ? device : host;
+    ASSERT_TRUE(plan->can_implement(good));
+    const auto refused = [&](const char* argument, auto spoil) {
+      EmbeddingArgs args = good;
+      spoil(args);
+      for (const Status& s : {plan->can_implement(args), plan->run(stream, {}, args)}) {
+        ASSERT_FALSE(s) << argument;
+        EXPECT_EQ(s.error().argument(), argument) << s.error().message();
+      }
+    };
+    refused("indices", [&](auto& a) { a.indices.data = bad.indices.data; });
+    refused("table", [&](auto& a) { a.table.data = bad.table.data; });
+    refused("scales", [&](auto& a) { a.scales.data = bad.scales.data; });
+    refused("zero_points", [&](auto& a) { a.zero_points.data = bad.zero_points.data; });
+    refused("output", [&](auto& a) { a.output.data = bad.output.data; });
+  }
 }
 
 }  // namespace

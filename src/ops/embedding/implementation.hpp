@@ -38,10 +38,16 @@ class EmbeddingImpl {
   KernelSku sku;  // (set by select)
 };
 
+/// What is wrong with a value.
+Error wrong_index(std::int64_t rows, std::int32_t index, std::int64_t at);
+Error wrong_scale(float scale, std::int64_t at);
+Error wrong_zero_point(DType table, std::int32_t zero_point, std::int64_t at);
+
 using EmbeddingEntry = Entry<EmbeddingDescriptor, std::shared_ptr<EmbeddingImpl>>;
 
 /// Best first, the reference last.
 std::span<const EmbeddingEntry> cpu_embedding();
+std::span<const EmbeddingEntry> cuda_embedding();
 /// For tests alone: those of a backend that only they have.
 inline constinit std::span<const EmbeddingEntry> test_embedding;
 

@@ -1,5 +1,6 @@
 // The plan of embeddings: select, check, run. Neutral: it reads no tensor.
 #include "core/check.hpp"
+#include "core/memory_place.hpp"
 #include "ops/embedding/implementation.hpp"
 
 namespace octavo {
@@ -89,7 +90,42 @@ Status check_tensors(const detail::EmbeddingImpl& impl, const EmbeddingArgs& arg
   return parameters("zero_points", args.zero_points, d.zero_points, DType::s32);
 }
 
+// That all of it is memory of the backend.
+Status check_memory(const detail::EmbeddingImpl& impl, const EmbeddingArgs& args, int device) {
+  const auto of = [](const auto& t) -> const void* {
+    for (int i = 0; i < t.shape.rank(); ++i)
+      if (t.shape[i] == 0) return nullptr;
+    return t.data;
+  };
+  return detail::check_memory(impl.sku.backend, device,
+                              {{"indices", of(args.indices)},
+                               {"table", of(args.table)},
+                               {"scales", of(args.scales)},
+                               {"zero_points", of(args.zero_points)},
+                               {"output", of(args.output)}});
+}
+
 }  // namespace
+
+namespace detail {
+
+Error wrong_index(std::int64_t rows, std::int32_t index, std::int64_t at) {
+  return invalid("indices",
+                 fmt::format("expected 0 to {} (the table has {} rows), got {} at index {}",
+                             rows - 1, rows, index, at));
+}
+Error wrong_scale(float scale, std::int64_t at) {
+  return invalid("scales",
+                 fmt::format("expected finite scales, got {} (as f32) at index {}", scale, at));
+}
+Error wrong_zero_point(DType table, std::int32_t zero_point, std::int64_t at) {
+  const IntRange range = storage_range(table);
+  return invalid("zero_points",
+                 fmt::format("expected {} to {}, the range of {}, got {} at index {}", range.min,
+                             range.max, name(table), zero_point, at));
+}
+
+}  // namespace detail
 
 Result<EmbeddingPlan> EmbeddingPlan::select(const Stream& stream, const Descriptor& descriptor,
                                             const PlanPreference& preference) {
@@ -98,7 +134,8 @@ Result<EmbeddingPlan> EmbeddingPlan::select(const Stream& stream, const Descript
   if (Status s = check_problem(d); !s) return s.error();
   const auto allowed = detail::allowed_places(stream, preference);
   if (!allowed) return allowed.error();
-  auto chosen = detail::choose(*allowed, d, {detail::cpu_embedding(), detail::test_embedding});
+  auto chosen = detail::choose(
+      *allowed, d, {detail::cpu_embedding(), detail::cuda_embedding(), detail::test_embedding});
   if (!chosen) return chosen.error();
   KernelSku& sku = chosen->impl->sku;
   sku.category = Category::embedding;
@@ -115,12 +152,14 @@ const KernelSku& EmbeddingPlan::sku() const noexcept { return impl_->sku; }
 
 Status EmbeddingPlan::can_implement(const Args& args) const {
   if (Status s = check_tensors(*impl_, args); !s) return s;
+  if (Status s = check_memory(*impl_, args, -1); !s) return s;
   return impl_->check_values(args);
 }
 
 Status EmbeddingPlan::run(const Stream& stream, Workspace /*workspace*/, const Args& args) const {
   if (Status s = detail::check_stream(stream, impl_->sku.backend); !s) return s;
   if (Status s = check_tensors(*impl_, args); !s) return s;
+  if (Status s = check_memory(*impl_, args, stream.impl().device); !s) return s;
   return impl_->run(stream, args);
 }
 

@@ -52,6 +52,7 @@ using ObserverEntry = Entry<ObserverProblem, std::shared_ptr<ObserverImpl>>;
 
 /// Best first, the reference last.
 std::span<const ObserverEntry> cpu_observers();
+std::span<const ObserverEntry> cuda_observers();
 /// For tests alone: those of a backend that only they have.
 inline constinit std::span<const ObserverEntry> test_observers;
 

@@ -95,14 +95,15 @@ void expect_labelled(const HistogramState& state, std::int64_t rows, std::int64_
 
 // Channels that lie side by side are counted 4096 at a time.
 TEST(ObserverStates, HoldMoreChannelsThanAreCountedAtOnce) {
-  constexpr std::int64_t channels = 2 * 4096 + 5;
-  const Stream stream = one_thread();
-  const Watch<HistogramObserver> watch(
-      stream, {.scope = Layout::per_channel, .channels = channels, .histogram_bits = 0});
-  HistogramState state = watch.plan.make_state();
-  const std::vector<float> x = labelled(3, channels);
-  watch.see(stream, TensorRef(x, {3, channels}), state);
-  expect_labelled(state, 3, channels);
+  for (const Stream& stream : one_of_each()) {
+    constexpr std::int64_t channels = 2 * 4096 + 5;
+    const Watch<HistogramObserver> watch(
+        stream, {.scope = Layout::per_channel, .channels = channels, .histogram_bits = 0});
+    HistogramState state = watch.plan.make_state();
+    const std::vector<float> x = labelled(3, channels);
+    watch.see(stream, TensorRef(x, {3, channels}), state);
+    expect_labelled(state, 3, channels);
+  }
 }
 
 /// Runs in a workspace that ends at a page which must not be touched.
@@ -138,6 +139,27 @@ TEST(ObserverStates, BeyondWhatThreadsMayHoldAreCountedByFewer) {
     }
 }
 
+// On a GPU so many channels are counted at a time that their counts have 64 MiB: along the
+// innermost dimension, and along another.
+TEST(ObserverStates, AreCountedInPartsOnADevice) {
+  if (!has_cuda()) GTEST_SKIP() << "no CUDA device";
+  const Stream stream = *cuda_stream();
+  constexpr std::int64_t channels = 300;
+  std::vector<HistogramState> states;
+  const std::vector<float> x = labelled(4, channels);
+  for (const Stream& on : {one_thread(), stream})
+    for (const auto& [axis, shape, strides] :
+         {std::tuple(1, Shape{4, channels}, Shape{channels, 1}),
+          std::tuple(0, Shape{channels, 4}, Shape{1, channels})}) {
+      const Watch<HistogramObserver> watch(
+          on, {.scope = Layout::per_channel, .axis = axis, .channels = channels});
+      EXPECT_LE(watch.plan.workspace_size(), (std::size_t{64} << 20U) + 16 * channels);
+      states.push_back(watch.plan.make_state());
+      watch.see(on, TensorRef(x.data(), DType::f32, shape, strides), states.back());
+    }
+  for (const HistogramState& state : states) EXPECT_TRUE(state == states.front());
+}
+
 // The workspace is the plan's, however many threads a stream has.
 TEST(ObserverStates, AreTheSameOnAStreamOfMoreThreadsThanThePlans) {
   [[maybe_unused]] const ManyThreads many;
@@ -157,22 +179,25 @@ TEST(ObserverStates, AreTheSameOnAStreamOfMoreThreadsThanThePlans) {
 
 // Zero is always in the range, though no value is near it.
 TEST(ObserverStates, OfOneSignHaveRangesThatReachToZero) {
-  std::vector<float> x(1000);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = 100.0F + static_cast<float>(i) / 10;
-  const Stream stream = one_thread();
-  const Watch<HistogramObserver> watch(stream, {});
-  for (const bool negative : {false, true}) {
-    HistogramState state = watch.plan.make_state();
-    std::vector<float> y = x;
-    for (float& v : y) v = negative ? -v : v;
-    watch.see(stream, y, state);
-    for (const Calibration method : all_methods) {
-      const auto found = state.parameters(
-          {.method = method, .mode = RangeMode::asymmetric, .output = DType::u8, .percentile = 99});
-      ASSERT_TRUE(found);
-      EXPECT_EQ(found->zero_points[0], negative ? 255 : 0) << name(method);
-      EXPECT_GT(found->scales[0] * 255, 100) << name(method);
-      EXPECT_LT(found->scales[0] * 255, 200) << name(method);
+  for (const Stream& stream : one_of_each()) {
+    std::vector<float> x(1000);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = 100.0F + static_cast<float>(i) / 10;
+    const Watch<HistogramObserver> watch(stream, {});
+    for (const bool negative : {false, true}) {
+      HistogramState state = watch.plan.make_state();
+      std::vector<float> y = x;
+      for (float& v : y) v = negative ? -v : v;
+      watch.see(stream, y, state);
+      for (const Calibration method : all_methods) {
+        const auto found = state.parameters({.method = method,
+                                             .mode = RangeMode::asymmetric,
+                                             .output = DType::u8,
+                                             .percentile = 99});
+        ASSERT_TRUE(found);
+        EXPECT_EQ(found->zero_points[0], negative ? 255 : 0) << name(method);
+        EXPECT_GT(found->scales[0] * 255, 100) << name(method);
+        EXPECT_LT(found->scales[0] * 255, 200) << name(method);
+      }
     }
   }
 }
@@ -180,11 +205,14 @@ TEST(ObserverStates, OfOneSignHaveRangesThatReachToZero) {
 // ---- f64 ---------------------------------------------------------------------------------------
 
 HistogramState seen(const std::vector<double>& x) {
-  const Stream stream = one_thread();
-  const Watch<HistogramObserver> watch(stream, {.input = DType::f64});
-  HistogramState state = watch.plan.make_state();
-  watch.see(stream, x, state);
-  return state;
+  std::vector<HistogramState> states;
+  for (const Stream& stream : one_of_each()) {
+    const Watch<HistogramObserver> watch(stream, {.input = DType::f64});
+    states.push_back(watch.plan.make_state());
+    watch.see(stream, x, states.back());
+  }
+  EXPECT_EQ(states.front(), states.back());
+  return states.back();
 }
 
 // Finite ones count as the largest of f32, those that are not finite not at all.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/check.hpp"
+#include "core/memory_place.hpp"
 #include "numerics/types.hpp"
 #include "ops/observer/access.hpp"
 #include "ops/observer/implementation.hpp"
@@ -14,6 +15,14 @@ namespace {
 using detail::invalid;
 using detail::ObserverProblem;
 using detail::unsupported;
+
+// The state is the host's, wherever the batch is.
+Status check_memory(const detail::ObserverImpl& impl, const TensorRef& input, int device,
+                    const void* workspace) {
+  const bool empty = *detail::count_elements("input", input.shape) == 0;
+  return detail::check_memory(impl.sku.backend, device,
+                              {{"input", empty ? nullptr : input.data}, {"workspace", workspace}});
+}
 
 bool same(const ObserverDescriptor& a, const ObserverDescriptor& b) {
   return a.input == b.input && a.scope == b.scope &&
@@ -46,7 +55,8 @@ Result<Observer<State>> Observer<State>::select(const Stream& stream, const Desc
   if (Status s = check_problem(p); !s) return s.error();
   const auto allowed = detail::allowed_places(stream, preference);
   if (!allowed) return allowed.error();
-  auto chosen = detail::choose(*allowed, p, {detail::cpu_observers(), detail::test_observers});
+  auto chosen = detail::choose(
+      *allowed, p, {detail::cpu_observers(), detail::cuda_observers(), detail::test_observers});
   if (!chosen) return chosen.error();
   KernelSku& sku = chosen->impl->sku;
   sku.category = Category::observer;
@@ -96,13 +106,13 @@ Status Observer<State>::can_implement(const Args& args) const {
     return invalid("state", "expected a state of this observer's make_state, got another");
   const Result<detail::Checked> input = detail::check_input("input", args.input, p.input);
   if (!input) return input.error();
-  if (p.scope != Layout::per_channel) return {};
+  if (p.scope != Layout::per_channel) return check_memory(*impl_, args.input, -1, nullptr);
   const int rank = args.input.shape.rank();
   const int axis = p.axis < 0 ? p.axis + rank : p.axis;
   if (axis < 0 || axis >= rank || args.input.shape[axis] != p.channels)
     return invalid("input", fmt::format("expected {} channels along axis {}, got shape {}",
                                         p.channels, p.axis, detail::to_string(args.input.shape)));
-  return {};
+  return check_memory(*impl_, args.input, -1, nullptr);
 }
 
 template <class State>
@@ -110,6 +120,8 @@ Status Observer<State>::run(const Stream& stream, Workspace workspace, const Arg
   if (Status s = detail::check_stream(stream, impl_->sku.backend); !s) return s;
   if (Status s = can_implement(args); !s) return s;
   if (Status s = detail::check_workspace(workspace, workspace_size(), {&args.input}); !s) return s;
+  if (Status s = check_memory(*impl_, args.input, stream.impl().device, workspace.data); !s)
+    return s;
   const std::int64_t numel = *detail::count_elements("input", args.input.shape);
   if (numel == 0) return {};
   MinMaxState& extremes = ObserverAccess::extremes(*args.state);

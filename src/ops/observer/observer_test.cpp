@@ -39,9 +39,9 @@ void expect_same_in_any_order(const ObserverDescriptor& d) {
   for (const Bytes& b : batches)
     reference.see(Stream::cpu({.threads = 1, .cap = Target::scalar}), tensor_of(b, d.input), want);
 
-  for (const Target target : tested_targets())
-    for (const int threads : all_thread_counts) {
-      const Stream stream = Stream::cpu({.threads = threads, .cap = target});
+  for (const Target target : tested_places())
+    for (const Stream& stream : Streams(target)) {
+      const int threads = stream.threads();
       const Watch<Plan> watch(stream, d);
       auto backwards = watch.plan.make_state();
       auto odd = watch.plan.make_state();
@@ -70,49 +70,51 @@ TEST(Observers, AreTheSameInAnyOrder) {
 }
 
 TEST(Observers, CountEveryFiniteValue) {
-  const std::vector<Bytes> batches = batches_of(DType::f32);
-  const Stream stream = one_thread();
-  const Watch<HistogramObserver> watch(
-      stream, {.scope = Layout::per_channel, .axis = -1, .channels = 24, .histogram_bits = 3});
-  HistogramState state = watch.plan.make_state();
-  std::vector<std::int64_t> want(static_cast<std::size_t>(24 * state.bins()));
-  std::vector<double> low(24), high(24);
-  for (const Bytes& batch : batches) {
-    watch.see(stream, tensor_of(batch, DType::f32), state);
-    for (std::size_t i = 0; i < batch.size() / 4; ++i) {
-      const auto bits =
-          static_cast<std::uint32_t>(load_bits(batch.data(), 4, static_cast<std::int64_t>(i)));
-      const double x = decode(DType::f32, bits);
-      if (!std::isfinite(x)) continue;
-      ++want[i % 24 * 4096 + (bits >> 20)];
-      low[i % 24] = std::min(low[i % 24], x);
-      high[i % 24] = std::max(high[i % 24], x);
+  for (const Stream& stream : one_of_each()) {
+    const std::vector<Bytes> batches = batches_of(DType::f32);
+    const Watch<HistogramObserver> watch(
+        stream, {.scope = Layout::per_channel, .axis = -1, .channels = 24, .histogram_bits = 3});
+    HistogramState state = watch.plan.make_state();
+    std::vector<std::int64_t> want(static_cast<std::size_t>(24 * state.bins()));
+    std::vector<double> low(24), high(24);
+    for (const Bytes& batch : batches) {
+      watch.see(stream, tensor_of(batch, DType::f32), state);
+      for (std::size_t i = 0; i < batch.size() / 4; ++i) {
+        const auto bits =
+            static_cast<std::uint32_t>(load_bits(batch.data(), 4, static_cast<std::int64_t>(i)));
+        const double x = decode(DType::f32, bits);
+        if (!std::isfinite(x)) continue;
+        ++want[i % 24 * 4096 + (bits >> 20)];
+        low[i % 24] = std::min(low[i % 24], x);
+        high[i % 24] = std::max(high[i % 24], x);
+      }
     }
+    EXPECT_EQ(state.bins(), 4096);
+    EXPECT_EQ(state.counts(), want);
+    EXPECT_EQ(state.extremes().low(), low);
+    EXPECT_EQ(state.extremes().high(), high);
   }
-  EXPECT_EQ(state.bins(), 4096);
-  EXPECT_EQ(state.counts(), want);
-  EXPECT_EQ(state.extremes().low(), low);
-  EXPECT_EQ(state.extremes().high(), high);
 }
 
 // A batch seen through strides, and one in another shape.
 TEST(Observers, TakeAnyShapeAndStride) {
-  const Bytes batch = batches_of(DType::f32)[1];
-  const Stream stream = one_thread();
-  const Watch<HistogramObserver> rows(
-      stream, {.scope = Layout::per_channel, .axis = 1, .channels = 24, .histogram_bits = 2});
-  const Watch<HistogramObserver> columns(
-      stream, {.scope = Layout::per_channel, .axis = 0, .channels = 24, .histogram_bits = 2});
-  HistogramState a = rows.plan.make_state();
-  HistogramState b = columns.plan.make_state();
-  HistogramState c = rows.plan.make_state();
-  rows.see(stream, TensorRef(batch.data(), DType::f32, {40, 24}), a);
-  columns.see(stream, TensorRef(batch.data(), DType::f32, {24, 40}, {1, 24}), b);
-  rows.see(stream, TensorRef(batch.data(), DType::f32, {8, 24, 5}, {120, 1, 24}), c);
-  EXPECT_EQ(a, b);
-  EXPECT_EQ(a, c);
-  rows.see(stream, TensorRef(batch.data(), DType::f32, {0, 24}), a);  // nothing
-  EXPECT_EQ(a, b);
+  for (const Stream& stream : one_of_each()) {
+    const Bytes batch = batches_of(DType::f32)[1];
+    const Watch<HistogramObserver> rows(
+        stream, {.scope = Layout::per_channel, .axis = 1, .channels = 24, .histogram_bits = 2});
+    const Watch<HistogramObserver> columns(
+        stream, {.scope = Layout::per_channel, .axis = 0, .channels = 24, .histogram_bits = 2});
+    HistogramState a = rows.plan.make_state();
+    HistogramState b = columns.plan.make_state();
+    HistogramState c = rows.plan.make_state();
+    rows.see(stream, TensorRef(batch.data(), DType::f32, {40, 24}), a);
+    columns.see(stream, TensorRef(batch.data(), DType::f32, {24, 40}, {1, 24}), b);
+    rows.see(stream, TensorRef(batch.data(), DType::f32, {8, 24, 5}, {120, 1, 24}), c);
+    EXPECT_EQ(a, b);
+    EXPECT_EQ(a, c);
+    rows.see(stream, TensorRef(batch.data(), DType::f32, {0, 24}), a);  // nothing
+    EXPECT_EQ(a, b);
+  }
 }
 
 TEST(Observers, MinMaxGivesWhatDynamicRangeFinds) {
@@ -121,19 +123,20 @@ TEST(Observers, MinMaxGivesWhatDynamicRangeFinds) {
       const Kind kind{Op::quantize, Layout::per_channel, type, DType::s8, Profile::torch};
       const DynamicCall call = make_dynamic(problem_of(kind, {50, 24}, 1), mode, 3);
       const DynamicResult want = expected(call);
-      const Stream stream = one_thread();
-      const ObserverDescriptor d{
-          .input = type, .scope = Layout::per_channel, .axis = 1, .channels = 24};
-      const Watch<MinMaxObserver> watch(stream, d);
-      MinMaxState state = watch.plan.make_state();
-      watch.see(stream, TensorRef(call.input.data(), type, {50, 24}), state);
-      const auto found = state.parameters({.mode = mode});
-      ASSERT_TRUE(found);
-      EXPECT_EQ(found->zero_points, want.zero_points);
-      const DType compute = compute_type(type);
-      for (std::int64_t i = 0; i < 24; ++i)
-        EXPECT_EQ(encode(compute, found->scales[static_cast<std::size_t>(i)]),
-                  load_bits(want.scales.data(), bits(compute) / 8, i));
+      for (const Stream& stream : one_of_each()) {
+        const ObserverDescriptor d{
+            .input = type, .scope = Layout::per_channel, .axis = 1, .channels = 24};
+        const Watch<MinMaxObserver> watch(stream, d);
+        MinMaxState state = watch.plan.make_state();
+        watch.see(stream, TensorRef(call.input.data(), type, {50, 24}), state);
+        const auto found = state.parameters({.mode = mode});
+        ASSERT_TRUE(found);
+        EXPECT_EQ(found->zero_points, want.zero_points);
+        const DType compute = compute_type(type);
+        for (std::int64_t i = 0; i < 24; ++i)
+          EXPECT_EQ(encode(compute, found->scales[static_cast<std::size_t>(i)]),
+                    load_bits(want.scales.data(), bits(compute) / 8, i));
+      }
     }
 }
 
@@ -221,22 +224,23 @@ TEST(Calibrate, PercentilesOfKnownValues) {
 
 // All slices, methods and modes give these bits on every machine.
 TEST(Calibrate, IsTheSameEverywhere) {
-  Digest digest;
-  for (const DType type : all_floats) {
-    const Stream stream = one_thread();
-    const Watch<HistogramObserver> watch(
-        stream, {.input = type, .scope = Layout::per_channel, .axis = 1, .channels = 24});
-    HistogramState state = watch.plan.make_state();
-    for (const Bytes& batch : batches_of(type)) watch.see(stream, tensor_of(batch, type), state);
-    for (const Calibration method : all_methods)
-      for (const RangeMode mode : all_modes) {
-        const auto found = state.parameters({.method = method, .mode = mode, .percentile = 99.5});
-        ASSERT_TRUE(found);
-        digest.add(found->scales.data(), found->scales.size() * sizeof(double));
-        digest.add(found->zero_points.data(), found->zero_points.size() * 4);
-      }
+  for (const Stream& stream : one_of_each()) {
+    Digest digest;
+    for (const DType type : all_floats) {
+      const Watch<HistogramObserver> watch(
+          stream, {.input = type, .scope = Layout::per_channel, .axis = 1, .channels = 24});
+      HistogramState state = watch.plan.make_state();
+      for (const Bytes& batch : batches_of(type)) watch.see(stream, tensor_of(batch, type), state);
+      for (const Calibration method : all_methods)
+        for (const RangeMode mode : all_modes) {
+          const auto found = state.parameters({.method = method, .mode = mode, .percentile = 99.5});
+          ASSERT_TRUE(found);
+          digest.add(found->scales.data(), found->scales.size() * sizeof(double));
+          digest.add(found->zero_points.data(), found->zero_points.size() * 4);
+        }
+    }
+    EXPECT_EQ(digest.value(), 0x4f285172fef443b2ULL) << name(stream.backend());
   }
-  EXPECT_EQ(digest.value(), 0x4f285172fef443b2ULL);
 }
 
 TEST(Calibrate, NothingSeenIsAllZero) {
@@ -261,6 +265,41 @@ TEST(Log2, IsAccurate) {
 }
 
 // ---- refusals ----------------------------------------------------------------------------------
+
+// What is queued when a batch is seen, the writing of it say, is waited for; what that refuses is
+// said later.
+TEST(Observers, WaitForWhatIsQueuedAndLeaveRefusals) {
+  if (!has_cuda()) GTEST_SKIP() << "no CUDA device";
+  const Stream stream = *cuda_stream();
+  const std::vector<std::int8_t> q{1, -2, 3, 4};
+  const std::vector<float> scales{0.5F, 2.0F};
+  const std::vector<float> bad{0.5F, INFINITY};
+  std::vector<float> x(4);
+  Lent lent(stream);
+  float* batch = lent.lend(x);
+  const auto* from = lent.lend(q);
+  const auto dequantize = DequantizePerTokenPlan::select(
+      stream, {.tokens = 2, .hidden = 2, .input = DType::s8, .output = DType::f32});
+  ASSERT_TRUE(dequantize) << dequantize.error().message();
+  const auto queue = [&](const std::vector<float>& s) {
+    ASSERT_TRUE(dequantize->run(
+        stream, {},
+        {.input = {from, {2, 2}}, .scales = {lent.lend(s), {2}}, .output = {batch, {2, 2}}}));
+  };
+  const auto watch = MinMaxObserver::select(stream, {});
+  ASSERT_TRUE(watch);
+  const WorkspaceBuffer workspace(stream, watch->workspace_size());
+  MinMaxState state = watch->make_state();
+  queue(scales);
+  queue(bad);
+  ASSERT_TRUE(watch->run(stream, workspace, {.input = TensorRef(batch, {2, 2}), .state = &state}));
+  EXPECT_EQ(state.low(), std::vector<double>{-1});
+  EXPECT_EQ(state.high(), std::vector<double>{8});
+  const Status said = stream.synchronize();
+  ASSERT_FALSE(said);
+  EXPECT_EQ(said.error().argument(), "scales");
+  EXPECT_TRUE(stream.synchronize());
+}
 
 TEST(ObserverRefusals, NameTheArgument) {
   constexpr auto unsupported = ErrorCode::unsupported;

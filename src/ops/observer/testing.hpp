@@ -7,6 +7,7 @@
 #include <string>
 
 #include "octavo/observer.hpp"
+#include "testing/lent.hpp"
 
 namespace octavo::testing {
 
@@ -22,10 +23,11 @@ struct Watch {
   WorkspaceBuffer workspace;
   explicit Watch(const Stream& stream, const ObserverDescriptor& d)
       : plan(*Plan::select(stream, d)),
-        workspace(plan.workspace_size()) {}
+        workspace(stream, plan.workspace_size()) {}
   template <class State>
   void see(const Stream& stream, const TensorRef& x, State& state) const {
-    const Status status = plan.run(stream, workspace, {.input = x, .state = &state});
+    Lent lent(stream);
+    const Status status = plan.run(stream, workspace, {.input = lent.lend(x), .state = &state});
     ASSERT_TRUE(status) << status.error().message();
   }
 };

@@ -1,5 +1,6 @@
 // Branches, barriers, and the loop that executes a warp and a block.
 #include <algorithm>
+#include <utility>
 
 #include "tests/cuda/driver/lanes.hpp"
 
@@ -69,7 +70,12 @@ void leave(Warp& w, const Inst& i) {
   w.live &= ~leaving;
   if (leaving != w.mask) {
     set_mask(w, w.mask & ~leaving);
-  } else if (!w.groups.empty()) {
+    return;
+  }
+  // (Who waits for lanes that are gone looks again.)
+  if (w.groups.empty())
+    for (const Group& group : std::exchange(w.waiting, {})) put_group(w, group);
+  if (!w.groups.empty()) {
     w.pc = w.groups.back().pc;
     set_mask(w, w.groups.back().mask);
     w.groups.pop_back();

@@ -1,18 +1,41 @@
 // What lanes of a warp tell each other: shfl, vote, match, redux; and packing of registers.
+#include <vector>
+
 #include "tests/cuda/driver/lanes.hpp"
 
 namespace standin::STANDIN_TARGET {
 namespace {
 
-// The lanes of a `.sync` instruction must be here together, as its mask says.
-void check_members(Warp& w, const u32* members, const char* name) {
-  for_lanes(w.mask, [&](u32 l) {
-    if (members[l] == w.mask) return;
+// Whether the lanes that the mask of a `.sync` instruction names are all here, less those that have
+// exited. If not, those that are wait here, and others go on: on a device, too, lanes wait for each
+// other, and a compiler may lay out a branch so that they come at different times. A fault if
+// nobody is left who could come.
+bool all_here(Warp& w, const Inst& i, const u32* members, const char* name) {
+  const u32 first = members[__builtin_ctz(w.mask)];
+  bool same = true;
+  for_lanes(w.mask, [&](u32 l) { same = same && members[l] == first; });
+  const u32 wanted = first & w.live;
+  const u32 pc = w.pc - 1;
+  u32 here = w.mask;
+  for (const Group& group : w.waiting)
+    if (group.pc == pc) here |= group.mask;
+  if (same && here == wanted) {
+    std::erase_if(w.waiting, [&](const Group& group) { return group.pc == pc; });
+    set_mask(w, here);
+    return true;
+  }
+  if (!same || (here & ~wanted) != 0 || i.guard != 0 || w.groups.empty()) {
     char text[160];
     std::snprintf(text, sizeof text, "%s with the mask 0x%08x, executed by the lanes 0x%08x", name,
-                  members[l], w.mask);
-    fault(launch_failed, text, static_cast<int>(l));
-  });
+                  first, here);
+    fault(launch_failed, text, __builtin_ctz(w.mask));
+  }
+  w.waiting.push_back({pc, w.mask});
+  w.pc = w.groups.back().pc;
+  set_mask(w, w.groups.back().mask);
+  w.groups.pop_back();
+  w.limit = w.groups.empty() ? 0xffffffffu : w.groups.back().pc;
+  return false;
 }
 
 enum class Shuffle : u8 { up, down, bfly, idx };
@@ -25,7 +48,7 @@ void shfl(Warp& w, const Inst& i) {
   const u32* a = row<const u32>(w, list[at + 1]);
   const u32* b = row<const u32>(w, list[at + 2]);
   const u32* c = row<const u32>(w, list[at + 3]);
-  check_members(w, row<const u32>(w, list[at + 4]), "shfl.sync");
+  if (!all_here(w, i, row<const u32>(w, list[at + 4]), "shfl.sync")) return;
   u32 result[lane_count];
   u32 inside[lane_count];
   for_lanes(w.mask, [&](u32 l) {
@@ -72,7 +95,7 @@ enum class Vote : u8 { ballot, all, any, uni };
 // d, predicate, members
 template <Vote V>
 void vote(Warp& w, const Inst& i) {
-  check_members(w, row<const u32>(w, i.ref[2]), "vote.sync");
+  if (!all_here(w, i, row<const u32>(w, i.ref[2]), "vote.sync")) return;
   const u32 on = mask_of(row<const u32>(w, i.ref[1])) & w.mask;
   const bool result = V == Vote::all   ? on == w.mask
                       : V == Vote::any ? on != 0
@@ -89,7 +112,7 @@ void activemask(Warp& w, const Inst& i) {
 
 template <class T>
 void match_any(Warp& w, const Inst& i) {
-  check_members(w, row<const u32>(w, i.ref[2]), "match.any.sync");
+  if (!all_here(w, i, row<const u32>(w, i.ref[2]), "match.any.sync")) return;
   const T* a = row<const T>(w, i.ref[1]);
   u32 result[lane_count];
   for_lanes(w.mask, [&](u32 l) {
@@ -139,7 +162,7 @@ struct RXor {
 
 template <class Op, class T>
 void redux(Warp& w, const Inst& i) {
-  check_members(w, row<const u32>(w, i.ref[2]), "redux.sync");
+  if (!all_here(w, i, row<const u32>(w, i.ref[2]), "redux.sync")) return;
   const T* a = row<const T>(w, i.ref[1]);
   bool first = true;
   T r{};
@@ -152,7 +175,7 @@ void redux(Warp& w, const Inst& i) {
 }
 
 void warpsync(Warp& w, const Inst& i) {
-  check_members(w, row<const u32>(w, i.ref[0]), "bar.warp.sync");
+  if (!all_here(w, i, row<const u32>(w, i.ref[0]), "bar.warp.sync")) return;
 }
 
 // mov.b64 d, {a, b} and so on: the first is the lowest.

@@ -86,6 +86,7 @@ void begin(Warp& w, const Block& block) {
   w.state = State::ready;
   w.turns = 0;
   w.groups.clear();
+  w.waiting.clear();
   w.committed.clear();
   w.uncommitted.clear();
   w.seen.assign(block.warps.size(), block.generation);

@@ -66,7 +66,8 @@ struct Warp {
   u32 index = 0;
   s64 budget = 0;  // backward branches before another warp has its turn
   u64 turns = 0;
-  std::vector<Group> groups;  // other lanes, by descending pc
+  std::vector<Group> groups;   // other lanes, by descending pc
+  std::vector<Group> waiting;  // lanes that wait at a `.sync` instruction for others
   Block* block = nullptr;
   const Kernel* kernel = nullptr;
   u8* local = nullptr;    // lane after lane

@@ -11,7 +11,7 @@
 namespace octavo::cuda {
 
 inline constexpr unsigned elementwise_threads = 256;
-/// How many units each thread does, one after another.
+/// How many units a thread does at most, one after another.
 inline constexpr unsigned elementwise_units = 4;
 
 /// Rows of `length` elements, cut into units: 16 bytes of floats where a kernel is one of vectors;
@@ -32,8 +32,10 @@ struct ElementwiseKernelArgs {
   std::int32_t sign = 0;  // of integers that are read: the value of the sign bit, or 0
   std::int64_t rows = 1;
   std::int64_t length = 0;
-  std::uint32_t chunks = 1;     // of a row
-  std::int64_t input_step = 1;  // between elements of a row, in elements (vectors: 1)
+  std::uint32_t chunks = 1;         // of a row
+  std::uint32_t units = 1;          // of a thread
+  bool aligned_parameters = false;  // those of a unit of vectors lie where vectors may
+  std::int64_t input_step = 1;      // between elements of a row, in elements (vectors: 1)
   std::int64_t grad_step = 1;
   // Of groups of odd size in a packed tensor, which may begin within a byte: the parameters of a
   // row's element are those of its group. 0: one for all of the row, or one for each.

@@ -13,9 +13,18 @@ namespace octavo::cuda {
 
 struct Quantize {
   static constexpr bool reads_input = true, reads_grad = false, divides = true;
-  template <class C, class A>
-  OCTAVO_DEVICE static std::int32_t apply(C x, C /*dy*/, const A& a) {
+  template <class A>
+  OCTAVO_DEVICE static std::int32_t apply(double x, double /*dy*/, const A& a) {
     return numerics::quantize(x, a);
+  }
+  // The conversion takes NaN to 0 and what is beyond 32 bits to their ends, so integers can be
+  // clamped.
+  OCTAVO_DEVICE static std::int32_t apply(float x, float /*dy*/, const numerics::AffineF32& a) {
+    if (!a.narrow) return numerics::quantize(x, a);
+    const std::int32_t q = round_to_int(a.divide(x));
+    const std::int32_t low = a.range.min - a.zero_point;
+    const std::int32_t high = a.range.max - a.zero_point;
+    return std::min(std::max(q, low), high) + a.zero_point;
   }
 };
 struct QuantizeBackward {
@@ -101,8 +110,6 @@ struct Elementwise {
     return row.parameters + column;
   }
 
-  using Value = decltype(Op::apply(typename In::Value(), C(), std::declval<const Affine&>()));
-
   // A whole unit of a row.
   OCTAVO_DEVICE static void do_unit(const Args& args, const Row& row, std::int64_t column,
                                     const Affine& affine) {
@@ -111,16 +118,35 @@ struct Elementwise {
     if constexpr (Op::reads_input) x.load(args.input, row.input + column);
     if constexpr (Op::reads_grad) dy.load(args.grad, row.grad + column);
     typename Out::template Lanes<lanes> y{};
+    if constexpr (per_lane) {
+      C scales[lanes];
+      std::int32_t zero_points[lanes] = {};
+      load_parameters(args, row.parameters + column, scales, zero_points);
 #pragma unroll
-    for (unsigned i = 0; i < lanes; ++i) {
-      if constexpr (per_lane) {
+      for (unsigned i = 0; i < lanes; ++i)
         y.set(i, Op::apply(x.get(i, args.sign), dy.get(i, 0),
-                           affine_at(args, row.parameters + column + i)));
-      } else {
+                           Affine(scales[i], zero_points[i], args.range, args.profile)));
+    } else {
+#pragma unroll
+      for (unsigned i = 0; i < lanes; ++i)
         y.set(i, Op::apply(x.get(i, args.sign), dy.get(i, 0), affine));
-      }
     }
     y.store(args.output, row.output + column);
+  }
+  // Of consecutive elements: 16 bytes at a time where they lie so.
+  OCTAVO_DEVICE static void load_parameters(const Args& args, std::int64_t at, C (&scales)[lanes],
+                                            std::int32_t (&zero_points)[lanes]) {
+    const C* const from = static_cast<const C*>(args.scales) + at;
+    if (args.aligned_parameters) {
+      load_consecutive<lanes>(from, scales);
+      if (args.zero_points != nullptr) load_consecutive<lanes>(args.zero_points + at, zero_points);
+    } else {
+#pragma unroll
+      for (unsigned i = 0; i < lanes; ++i) {
+        scales[i] = from[i];
+        if (args.zero_points != nullptr) zero_points[i] = args.zero_points[at + i];
+      }
+    }
   }
   // The same, with what is the same for all its elements decided once.
   OCTAVO_DEVICE static void do_decided(const Args& args, const Row& row, std::int64_t column,
@@ -156,9 +182,9 @@ struct Elementwise {
         typename In::Value x{};
         C dy{};
         if constexpr (Op::reads_input)
-          x = In::read(args.input, row.input + at * args.input_step, args.sign);
+          x = In::read(args.input, row.input + (vectors ? at : at * args.input_step), args.sign);
         if constexpr (Op::reads_grad)
-          dy = Float::read(args.grad, row.grad + at * args.grad_step, 0);
+          dy = Float::read(args.grad, row.grad + (vectors ? at : at * args.grad_step), 0);
         if constexpr (per_lane) {
           y.set(i - first, Op::apply(x, dy, affine_at(args, parameter_of(args, row, at))));
         } else {
@@ -183,10 +209,10 @@ struct Elementwise {
     if (row_number >= args.rows) return;
     const Row row = row_of(args, row_number);
     const auto first =
-        static_cast<std::int64_t>(std::uint64_t{chunk} * (wide * elementwise_units * lanes));
+        static_cast<std::int64_t>(std::uint64_t{chunk} * (wide * args.units * lanes));
     // Within a chunk 32 bits are enough.
     const auto left = static_cast<std::uint32_t>(
-        std::min(args.length - first, std::int64_t{wide} * elementwise_units * lanes));
+        std::min(args.length - first, std::int64_t{wide} * args.units * lanes));
     const Affine affine = affine_at(args, per_lane ? 0 : row.parameters);
 #pragma unroll 1
     for (unsigned at = thread_x() * lanes; at < left; at += wide * lanes) {

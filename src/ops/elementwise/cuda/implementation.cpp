@@ -1,5 +1,5 @@
 // The elementwise plans on a CUDA device: tensors become rows, and one kernel does them all.
-#include "ops/elementwise/implementation.hpp"
+#include "ops/elementwise/cuda/found.hpp"
 
 #include <fmt/core.h>
 
@@ -28,6 +28,9 @@ namespace {
 
 using cuda::elementwise_threads;
 using cuda::elementwise_units;
+
+// That one may have at a time, of every device.
+constexpr std::int64_t threads_of_multiprocessor = 1536;
 
 const cuda::Ptx& ptx_of(DType element) {
   switch (element) {
@@ -70,6 +73,17 @@ class CudaElementwise final : public ElementwiseImpl {
                                            : run_as<float>(on, workspace, args, plain);
   }
 
+  /// With scales that are right.
+  template <class C>
+  [[nodiscard]] Status run_found(cuda::CudaStream& stream, const ElementwiseArgs& args,
+                                 bool plain) const {
+    cuda::ElementwiseKernelArgs<C> kernel;
+    kernel.scales = args.scales->data;
+    if (has_zero_points(args))
+      kernel.zero_points = static_cast<const std::int32_t*>(args.zero_points->data);
+    return launch_tensors(stream, kernel, args, plain);
+  }
+
  private:
   template <class C>
   [[nodiscard]] Status run_as(cuda::CudaStream& stream, void* workspace,
@@ -93,6 +107,13 @@ class CudaElementwise final : public ElementwiseImpl {
       if (Status s = stream.check_values({check}); !s) return s;
       kernel.refusal = stream.latest();
     }
+    return launch_tensors(stream, kernel, args, plain);
+  }
+
+  template <class C>
+  [[nodiscard]] Status launch_tensors(cuda::CudaStream& stream,
+                                      cuda::ElementwiseKernelArgs<C>& kernel,
+                                      const ElementwiseArgs& args, bool plain) const {
     if (problem.numel == 0) return {};
     set_tensors(kernel, args);
     Iteration iteration = plain ? plain_ : iterate(problem, args);
@@ -149,6 +170,16 @@ class CudaElementwise final : public ElementwiseImpl {
   }
 
   template <class C>
+  [[nodiscard]] bool has_aligned_parameters(const cuda::ElementwiseKernelArgs<C>& kernel,
+                                            const Iteration& it) const {
+    for (int d = 0; d + 1 < it.rank; ++d)
+      if (it.dims[static_cast<std::size_t>(d)].stride[op_params] % vector_lanes() != 0)
+        return false;
+    return reinterpret_cast<std::uintptr_t>(kernel.scales) % 16 == 0 &&
+           reinterpret_cast<std::uintptr_t>(kernel.zero_points) % 16 == 0;
+  }
+
+  template <class C>
   [[nodiscard]] Status launch_rows(cuda::CudaStream& stream, cuda::ElementwiseKernelArgs<C>& kernel,
                                    const Iteration& it) const {
     kernel.rows = it.rows;
@@ -166,9 +197,17 @@ class CudaElementwise final : public ElementwiseImpl {
     const bool packed = is_packed(problem.input_type()) || is_packed(problem.output_type());
     const std::int64_t lanes = vectors ? vector_lanes() : packed ? 2 : 1;
     const std::int64_t units = (kernel.length + lanes - 1) / lanes;
+    // A thread does several units, if there are enough for all that the device runs at a time; a
+    // warp's are neighbours.
+    const std::int64_t at_a_time =
+        std::int64_t{stream.context().limits.multiprocessors} * threads_of_multiprocessor;
+    kernel.units = static_cast<std::uint32_t>(
+        std::clamp<std::int64_t>(amount(units, kernel.rows) / at_a_time * 2, 1, elementwise_units));
+    const std::int64_t of_row = std::max((units + kernel.units - 1) / kernel.units,
+                                         std::min<std::int64_t>(units, cuda::warp_threads));
     const auto wide = static_cast<unsigned>(std::bit_ceil(
-        static_cast<std::uint64_t>(std::min<std::int64_t>(units, elementwise_threads))));
-    const std::int64_t per_chunk = std::int64_t{wide} * elementwise_units;
+        static_cast<std::uint64_t>(std::min<std::int64_t>(of_row, elementwise_threads))));
+    const std::int64_t per_chunk = std::int64_t{wide} * kernel.units;
     const std::int64_t chunks = (units + per_chunk - 1) / per_chunk;
     const unsigned high = elementwise_threads / wide;
     const std::int64_t row_blocks = (kernel.rows + high - 1) / high;
@@ -176,6 +215,7 @@ class CudaElementwise final : public ElementwiseImpl {
     if (blocks > INT32_MAX)
       return unsupported("numel", fmt::format("expected at most {} blocks of {} threads, got {}",
                                               INT32_MAX, elementwise_threads, blocks));
+    kernel.aligned_parameters = vectors && it.per_lane && has_aligned_parameters(kernel, it);
     kernel.chunks = static_cast<std::uint32_t>(chunks);
     const cuda::Kernel which(ptx_of(problem.element), entry(vectors, it.per_lane).c_str());
     return cuda::launch(stream, which, {static_cast<unsigned>(blocks)}, {wide, high}, 0, kernel);
@@ -201,5 +241,15 @@ constexpr ElementwiseEntry entries[] = {{{Backend::cuda, Target::sm80}, find}};
 }  // namespace
 
 std::span<const ElementwiseEntry> cuda_elementwise() { return entries; }
+
+std::shared_ptr<const ElementwiseImpl> found_quantize(const SlicedProblem& problem) {
+  return std::make_shared<CudaElementwise>(problem);
+}
+Status enqueue_found(const ElementwiseImpl& quantize, cuda::CudaStream& stream,
+                     const ElementwiseArgs& args, bool plain) {
+  const auto& own = static_cast<const CudaElementwise&>(quantize);
+  return own.problem.compute() == DType::f64 ? own.run_found<double>(stream, args, plain)
+                                             : own.run_found<float>(stream, args, plain);
+}
 
 }  // namespace octavo::detail

@@ -37,9 +37,7 @@ class CpuEmbedding final : public EmbeddingImpl {
     const auto* indices = static_cast<const std::int32_t*>(args.indices.data);
     for (std::int64_t i = 0; i < args.output.shape[0]; ++i) {
       if (indices[i] < 0 || indices[i] >= problem.rows)
-        return invalid("indices", fmt::format("expected 0 to {} (the table has {} rows), got {} at "
-                                              "index {}",
-                                              problem.rows - 1, problem.rows, indices[i], i));
+        return wrong_index(problem.rows, indices[i], i);
       if (is_float(problem.table)) continue;
       if (Status s = check_row(args, indices[i]); !s) return s;
     }
@@ -70,15 +68,10 @@ class CpuEmbedding final : public EmbeddingImpl {
     for (std::int64_t at = row * groups(); at < (row + 1) * groups(); ++at) {
       float scale = 0;
       load_scales(args.scales, at, 1, &scale);
-      if (!numerics::is_finite(scale))
-        return invalid("scales", fmt::format("expected finite scales, got {} (as f32) at index {}",
-                                             scale, at));
+      if (!numerics::is_finite(scale)) return wrong_scale(scale, at);
       if (!problem.zero_points) continue;
       const std::int32_t zero = static_cast<const std::int32_t*>(args.zero_points.data)[at];
-      if (zero < range.min || zero > range.max)
-        return invalid("zero_points",
-                       fmt::format("expected {} to {}, the range of {}, got {} at index {}",
-                                   range.min, range.max, name(problem.table), zero, at));
+      if (zero < range.min || zero > range.max) return wrong_zero_point(problem.table, zero, at);
     }
     return {};
   }

@@ -11,7 +11,7 @@
 #include "numerics/types.hpp"
 #include "ops/dynamic_range/cpu/kernels.hpp"
 #include "ops/dynamic_range/cpu/ranges.hpp"
-#include "ops/observer/implementation.hpp"
+#include "ops/observer/iteration.hpp"
 
 namespace octavo::detail {
 namespace {
@@ -45,20 +45,6 @@ Count count_of(DType type) {
   return numerics::find_type(numerics::FloatTypes(), type, []<DType t>() -> Count {
     return count<typename numerics::Type<t>::Storage>;
   });
-}
-
-Iteration iterate(const ObserverProblem& p, const TensorRef& input, std::int64_t numel) {
-  ElementwiseProblem problem;
-  problem.layout = p.scope;
-  problem.axis = p.axis;
-  problem.element = p.input;
-  problem.shape = p.scope == Layout::per_channel ? input.shape : Shape{numel};
-  // Nothing is written; runs are as if for a contiguous output.
-  const TensorMut none(nullptr, DType::s8, input.shape);
-  ElementwiseArgs args;
-  args.input = &input;
-  args.output = &none;
-  return detail::iterate(problem, args);
 }
 
 class CpuObserver final : public ObserverImpl {
