@@ -3,11 +3,14 @@
 
 #include <nanobind/stl/string.h>
 
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <system_error>
 
 #include "linear_call.hpp"
 
@@ -72,9 +75,74 @@ std::optional<TensorRef> words_of(const Rows& rows, nb::handle q_dtype, nb::hand
                    Shape{rows.ref.strides[0] * per_word, 1});
 }
 
+// ---- places
+// ---------------------------------------------------------------------------------------
+
+// -1 for "cpu", the number of a CUDA device for "cuda:1" or torch.device("cuda", 1).
+int parse_device(nb::handle value) {
+  std::string text(text_of(value));
+  if (text.empty() && nb::hasattr(value, "type") && nb::hasattr(value, "index"))
+    text = str_of(nb::borrow(value));
+  if (text == "cpu") return -1;
+  if (text == "cuda") return 0;
+  constexpr std::string_view cuda = "cuda:";
+  int number = 0;
+  const char* const end = text.data() + text.size();
+  if (text.starts_with(cuda)) {
+    const auto [after, error] = std::from_chars(text.data() + cuda.size(), end, number);
+    if (error == std::errc() && after == end && number >= 0) return number;
+  }
+  unsupported("device",
+              fmt::format("expected 'cpu', 'cuda' or 'cuda:1', say, got {}", describe(value)));
+}
+
+std::string device_name(int device) { return device < 0 ? "cpu" : fmt::format("cuda:{}", device); }
+
+Kept moved(const Kept& kept, const QueuePtr& to) {
+  Kept here = kept;
+  if (kept.block != nullptr) {
+    here.block = nullptr;
+    here.bytes.resize(kept.size());
+    const Status s =
+        kept.block->queue()->download(here.bytes.data(), kept.block->memory(), kept.size());
+    if (!s) throw Refused(s.error());
+  }
+  if (to == nullptr) return here;
+  const auto block = Block::make(to, here.size());
+  if (!block) throw Refused(block.error());
+  if (Status s = to->upload((*block)->memory(), here.bytes.data(), here.size()); !s)
+    throw Refused(s.error());
+  to->wait();
+  return {here.dtype, {}, *block};
+}
+
+PyPackedWeight moved(const PyPackedWeight& w, int device) {
+  if (w.device == device) return w;
+  QueuePtr queue;
+  if (device >= 0) {
+    const Result<QueuePtr> own = own_queue(device);
+    if (!own) throw Refused(own.error());
+    queue = *own;
+  }
+  const Stream& stream = queue == nullptr ? parse_stream(nb::none()).stream : queue->stream();
+  PyPackedWeight made;
+  made.maker = w.maker;
+  made.device = device;
+  {
+    const WithoutGil released;
+    const Result<PackedWeight> packed = w.packed.to(stream);
+    if (!packed) throw Refused(packed.error());
+    made.packed = *packed;
+  }
+  if (w.scale) made.scale = moved(*w.scale, queue);
+  if (w.zero_point) made.zero_point = moved(*w.zero_point, queue);
+  return made;
+}
+
 // ---- images -------------------------------------------------------------------------------------
 
 nb::bytes serialized(const PyPackedWeight& w) {
+  if (w.device >= 0) return serialized(moved(w, -1));  // (images are the host's)
   const auto size = static_cast<Py_ssize_t>(w.packed.serialized_bytes());
   nb::bytes image = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, size));
   if (!image.is_valid()) throw nb::python_error();
@@ -134,6 +202,7 @@ PyPackedWeight deserialized(nb::handle image, nb::handle in_place) {
 
 // For pickle: an image, and what is kept beside it, if anything is.
 nb::object state_of(const PyPackedWeight& w) {
+  if (w.device >= 0) return state_of(moved(w, -1));
   if (!w.scale && !w.zero_point && w.maker == Maker::numpy) return serialized(w);
   const auto bytes = [](const Kept& kept) {
     return nb::bytes(kept.bytes.data(), kept.bytes.size());
@@ -238,9 +307,10 @@ nb::object scale_dtype_of(const PyPackedWeight& w) {
 
 std::string repr(const PyPackedWeight& w) {
   const std::int64_t group = w.packed.format().group;
-  return fmt::format("PackedWeight(shape=({}, {}), dtype='{}'{})", w.packed.n(), w.packed.k(),
+  return fmt::format("PackedWeight(shape=({}, {}), dtype='{}'{}{})", w.packed.n(), w.packed.k(),
                      octavo::name(w.packed.dtype()),
-                     group == 0 ? "" : fmt::format(", group_size={}", group));
+                     group == 0 ? "" : fmt::format(", group_size={}", group),
+                     w.device < 0 ? "" : fmt::format(", device='{}'", device_name(w.device)));
 }
 
 }  // namespace
@@ -326,6 +396,15 @@ void define_packed_weight(nb::module_& m) {
       .def_prop_ro("has_zero_point", &PyPackedWeight::has_zero_point,
                    "Whether it holds zero points.")
       .def_prop_ro("nbytes", &bytes_held)
+      .def_prop_ro(
+          "device", [](const PyPackedWeight& w) { return device_name(w.device); },
+          "Where it lies: 'cpu', or 'cuda:0' and so on. Calls with arrays of that place take it.")
+      .def(
+          "to",
+          [](const PyPackedWeight& w, nb::handle device) { return moved(w, parse_device(device)); },
+          nb::arg("device"),
+          "The same weights elsewhere: 'cpu', 'cuda:0' or what PyTorch calls a device.",
+          nb::sig("def to(self, device: typing.Any) -> PackedWeight"))
       .def("unpack", &unpacked,
            "(weight, scale, zero_point), as they were packed: weights of four bits are uint8, two "
            "to a byte. None for what it does not hold.",
