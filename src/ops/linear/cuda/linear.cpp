@@ -129,7 +129,7 @@ CudaLinear::CudaLinear(const detail::LinearProblem& p)
       wide_(!detail::is_float_linear(p) && p.group == 0 && detail::is_wide(p)),
       f64_(detail::compute_type(p) == DType::f64),
       halves_(detail::parts_per_row(p)),
-      has_fast_groups_(p.group % block_k == 0 && !f64_ && !detail::has_wide_groups(p)),
+      has_fast_groups_(p.group > 0 && p.group % block_k == 0 && !f64_ && !detail::has_wide_groups(p)),
       segments_(numerics::segments_of(p.k)) {
   const auto take = [this](std::int64_t bytes) {
     const std::int64_t at = places_.total;
