@@ -90,6 +90,18 @@ OCTAVO_DEVICE std::uint16_t narrow_f16(float value) {
   return value == value ? bits : std::uint16_t{0x7E00};
 }
 
+/// The largest value of all 32 lanes.
+OCTAVO_DEVICE std::uint32_t most_of_warp(std::uint32_t value) {
+  std::uint32_t most;
+  asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(value));
+  return most;
+}
+/// Four of the eight bytes of b and a, by the digits of `which`, the lowest first.
+OCTAVO_DEVICE std::uint32_t permute(std::uint32_t a, std::uint32_t b, std::uint32_t which) {
+  return static_cast<std::uint32_t>(
+      __nvvm_prmt(static_cast<int>(a), static_cast<int>(b), static_cast<int>(which)));
+}
+
 /// 16 bytes at a time, to and from an address that is a multiple of 16.
 struct Vector16 {
   std::uint32_t words[4];

@@ -28,29 +28,44 @@ struct Extremes {
   Signed high = 0;
   Bits low = 0;
 
+  /// Finite or not: what is not shows in the result. (Bits below those of the type do no harm.)
   OCTAVO_DEVICE void add(Bits x) {
-    constexpr Bits infinity = Pattern<T>::infinity;
-    const Bits finite = (x & infinity) == infinity ? 0 : x;
-    high = std::max(high, static_cast<Signed>(finite));
-    low = std::max(low, finite);
+    high = std::max(high, static_cast<Signed>(x));
+    low = std::max(low, x);
   }
   template <bool vector>
   OCTAVO_DEVICE void add(const Piece<T, vector>& piece) {
 #pragma unroll
-    for (int i = 0; i < Piece<T, vector>::count; ++i) add(piece.pattern(i));
+    for (int i = 0; i < Piece<T, vector>::count; ++i) add(piece.raw(i));
+  }
+  OCTAVO_DEVICE void add_finite(Bits x) {
+    constexpr Bits infinity = Pattern<T>::infinity;
+    add((x & infinity) == infinity ? 0 : x);
+  }
+  template <bool vector>
+  OCTAVO_DEVICE void add_finite(const Piece<T, vector>& piece) {
+#pragma unroll
+    for (int i = 0; i < Piece<T, vector>::count; ++i) add_finite(piece.pattern(i));
+  }
+  [[nodiscard]] OCTAVO_DEVICE bool is_finite() const {
+    constexpr Bits infinity = Pattern<T>::infinity;
+    constexpr Bits sign = Pattern<T>::sign;
+    return static_cast<Bits>(high) < infinity && low < (sign | infinity);
   }
   [[nodiscard]] OCTAVO_DEVICE Magnitudes<T> magnitudes() const {
     constexpr Bits sign = Pattern<T>::sign;
-    return {static_cast<Bits>(high), (low & sign) == 0 ? 0 : low ^ sign};
+    constexpr Bits used = Pattern<T>::used;
+    return {static_cast<Bits>(high) & used, (low & sign) == 0 ? 0 : (low ^ sign) & used};
   }
 };
 
 /// Those of a run of elements that `lanes` threads share out: seen(piece, unit) is called for each
-/// piece of this thread's, and four are read at once.
-template <class T, bool vector, class F>
-OCTAVO_DEVICE Extremes<T> extremes_of(const void* from, std::int64_t at, std::int64_t step,
-                                      std::uint32_t length, std::uint32_t lane, std::uint32_t lanes,
-                                      F&& seen) {
+/// piece of this thread's, and four are read at once. Where there was something that is not finite,
+/// which is seldom, again(unit) gives each piece once more.
+template <class T, bool vector, class Seen, class Again>
+OCTAVO_DEVICE Magnitudes<T> magnitudes_of(const void* from, std::int64_t at, std::int64_t step,
+                                          std::uint32_t length, std::uint32_t lane,
+                                          std::uint32_t lanes, Seen&& seen, Again&& again) {
   using P = Piece<T, vector>;
   constexpr int at_once = 4;
   const std::uint32_t units = length / P::count;
@@ -72,41 +87,36 @@ OCTAVO_DEVICE Extremes<T> extremes_of(const void* from, std::int64_t at, std::in
   }
   if constexpr (vector) {
     if (lane == (units & (lanes - 1)) && length % P::count != 0) {
-      P piece;
-      piece.load_some(from, at + units * P::count, static_cast<int>(length % P::count));
-      extremes.add(piece);
-      seen(piece, units);
+      P rest;
+      rest.load_some(from, at + units * P::count, static_cast<int>(length % P::count));
+      extremes.add(rest);
+      seen(rest, units);
     }
   }
-  return extremes;
+  if (extremes.is_finite()) return extremes.magnitudes();
+  Extremes<T> finite;
+#pragma unroll 1
+  for (std::uint32_t unit = lane; unit * P::count < length; unit += lanes)
+    finite.add_finite(again(unit));
+  return finite.magnitudes();
 }
 
-/// Writes the integers of a run that `lanes` threads share out in the same way; read(unit) gives a
-/// piece. All lanes of the warp take part, those that have no run too; `most` is the length of
-/// every run.
-template <class T, bool vector, class Q, class F>
-OCTAVO_DEVICE void quantize_run(const RangeArgs& a, const Q& quantizer, std::int64_t to,
-                                bool is_run, std::uint32_t length, std::uint32_t most,
-                                std::uint32_t lane, std::uint32_t lanes, F&& read) {
-  using P = Piece<T, vector>;
+/// A piece of a run, or what there is of it.
+template <class T, bool vector>
+OCTAVO_DEVICE Piece<T, vector> piece_of(const void* from, std::int64_t at, std::int64_t step,
+                                        std::uint32_t length, std::uint32_t unit) {
+  Piece<T, vector> piece;
   if constexpr (vector) {
-    if (!is_run) return;
-    const std::uint32_t units = length / P::count;
-    for (std::uint32_t unit = lane; unit < units; unit += lanes)
-      store_piece(a.output, to + unit * P::count, quantizer.of(read(unit)), a.math.width);
-    const auto rest = static_cast<int>(length % P::count);
-    if (rest != 0 && lane == (units & (lanes - 1)))
-      store_some(a.output, to + units * P::count, quantizer.of(read(units)), a.math.width, rest);
-  } else {
-    for (std::uint32_t base = 0; base < most; base += lanes) {
-      const std::uint32_t unit = base + lane;
-      const bool is_unit = is_run && unit < length;
-      P piece;
-      if (is_unit) piece = read(unit);
-      store_one(a.output, to + unit * a.step.output, quantizer.of(piece).q[0], a.math.width,
-                a.math.pairs, is_unit);
+    constexpr std::uint32_t count = Piece<T, true>::count;
+    if ((unit + 1) * count > length) {
+      piece.load_some(from, at + unit * count, static_cast<int>(length - unit * count));
+    } else {
+      piece.load(from, at + unit * count);
     }
+  } else {
+    piece.load(from, at + unit * step);
   }
+  return piece;
 }
 
 /// Of lanes that stand together in a warp, 1 << lanes of them, from lanes 1 << from apart on: all
@@ -120,17 +130,26 @@ OCTAVO_DEVICE Magnitudes<T> of_lanes(Magnitudes<T> m, int from, int lanes) {
   return m;
 }
 
+template <class T>
+OCTAVO_DEVICE Magnitudes<T> of_warp(const Magnitudes<T>& m) {
+  if constexpr (sizeof(T) == 8) {
+    return of_lanes(m, 0, 5);
+  } else {
+    return {most_of_warp(m.high), most_of_warp(m.low)};
+  }
+}
+
 /// Of all threads of a block, or of lanes that stand together in it if those are no more than a
 /// warp. `shared` is for each warp, and not used again before the next barrier.
 template <class T>
 OCTAVO_DEVICE Magnitudes<T> of_team(Magnitudes<T> m, int lanes, Magnitudes<T>* shared) {
-  m = of_lanes(m, 0, lanes);
+  m = lanes < 5 ? of_lanes(m, 0, lanes) : of_warp(m);
   if (lanes <= 5) return m;
   const unsigned lane = thread_x() % warp_size;
   if (lane == 0) shared[thread_x() / warp_size] = m;
   barrier();
   m = lane < threads_x() / warp_size ? shared[lane] : Magnitudes<T>{};
-  return of_lanes(m, 0, 5);
+  return of_warp(m);
 }
 
 /// Widens the range of a slice in the workspace.
@@ -169,26 +188,73 @@ OCTAVO_DEVICE void store_parameters(const RangeArgs& a, std::int64_t slice,
   if (a.zero_points != nullptr) a.zero_points[slice] = found.zero_point;
 }
 
-/// The integers of numbers, in a range of up to 16 bits that has the zero point in it.
+/// The integers of numbers, in a range of up to 16 bits that has the zero point in it: what
+/// numerics::quantize gives. Of f32 in fewer instructions, as the conversion does part of the work.
 template <class C, Profile profile>
 struct Quantizer {
-  typename numerics::AffineOf<C>::type affine;
-
+  numerics::Affine<C> affine;
   OCTAVO_DEVICE Quantizer(const numerics::ScaleAndZeroPoint<C>& p, const RangeMath& math)
-      : affine(p.scale, p.zero_point, IntRange{math.q_min, math.q_max}, profile) {
-    if constexpr (std::is_same_v<C, float>) affine.narrow = true;
-  }
+      : affine(p.scale, p.zero_point, IntRange{math.q_min, math.q_max}, profile) {}
   [[nodiscard]] OCTAVO_DEVICE std::int32_t of(C x) const { return numerics::quantize(x, affine); }
-  template <class T, bool vector>
-  [[nodiscard]] OCTAVO_DEVICE Integers<Piece<T, vector>::count> of(
-      const Piece<T, vector>& piece) const {
-    Integers<Piece<T, vector>::count> integers;
-#pragma unroll
-    for (int i = 0; i < Piece<T, vector>::count; ++i)
-      integers.q[i] = of(number<T>(piece.pattern(i)));
-    return integers;
+};
+template <Profile profile>
+struct Quantizer<float, profile> {
+  float scale;
+  float reciprocal;
+  std::int32_t zero_point;
+  std::int32_t low;
+  std::int32_t high;
+  OCTAVO_DEVICE Quantizer(const numerics::ScaleAndZeroPoint<float>& p, const RangeMath& math)
+      : scale(p.scale),
+        reciprocal(1.0F / p.scale),
+        zero_point(p.zero_point),
+        low(math.q_min - p.zero_point),
+        high(math.q_max - p.zero_point) {}
+  [[nodiscard]] OCTAVO_DEVICE std::int32_t of(float x) const {
+    const std::int32_t q = round_to_int(profile == Profile::torch ? x * reciprocal : x / scale);
+    return std::min(std::max(q, low), high) + zero_point;
   }
 };
+
+/// Those of a piece.
+template <class T, bool vector, class Q>
+OCTAVO_DEVICE Integers<Piece<T, vector>::count> quantized(const Piece<T, vector>& piece,
+                                                          const Q& quantizer) {
+  Integers<Piece<T, vector>::count> integers;
+#pragma unroll
+  for (int i = 0; i < Piece<T, vector>::count; ++i)
+    integers.q[i] = quantizer.of(number<T>(piece.pattern(i)));
+  return integers;
+}
+
+/// Writes the integers of a run that `lanes` threads share out in the same way; read(unit) gives a
+/// piece. All lanes of the warp take part, those that have no run too; `most` is the length of
+/// every run.
+template <class T, bool vector, class Q, class F>
+OCTAVO_DEVICE void quantize_run(const RangeArgs& a, const Q& quantizer, std::int64_t to,
+                                bool is_run, std::uint32_t length, std::uint32_t most,
+                                std::uint32_t lane, std::uint32_t lanes, F&& read) {
+  using P = Piece<T, vector>;
+  if constexpr (vector) {
+    if (!is_run) return;
+    const std::uint32_t units = length / P::count;
+    for (std::uint32_t unit = lane; unit < units; unit += lanes)
+      store_piece(a.output, to + unit * P::count, quantized(read(unit), quantizer), a.math.width);
+    const auto rest = static_cast<int>(length % P::count);
+    if (rest != 0 && lane == (units & (lanes - 1)))
+      store_some(a.output, to + units * P::count, quantized(read(units), quantizer), a.math.width,
+                 rest);
+  } else {
+    for (std::uint32_t base = 0; base < most; base += lanes) {
+      const std::uint32_t unit = base + lane;
+      const bool is_unit = is_run && unit < length;
+      P piece;
+      if (is_unit) piece = read(unit);
+      store_one(a.output, to + unit * a.step.output, quantized(piece, quantizer).q[0], a.math.width,
+                a.math.pairs, is_unit);
+    }
+  }
+}
 
 /// fn.operator()<profile>(): the profile is the same for all threads.
 template <class F>

@@ -31,17 +31,17 @@ constexpr std::int64_t max_staged = std::int64_t{96} << 10;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// What a thread takes of a row at once: 16 bytes, or an element. In shared memory the latter is a
-// pattern.
+// What is kept of a row in shared memory: pieces of 16 bytes, or single elements as patterns.
 struct Staged {
   std::int64_t pieces;
-  std::int64_t bytes;
+  std::int64_t piece_bytes;
 
   Staged(std::int64_t length, DType element, bool vector)
       : pieces(vector ? ceil_div(length, 128 / bits(element)) : length),
-        bytes(pieces * (vector                  ? 16
-                        : element == DType::f64 ? 8
-                                                : 4)) {}
+        piece_bytes(vector                  ? 16
+                    : element == DType::f64 ? 8
+                                            : 4) {}
+  [[nodiscard]] bool fits() const { return pieces * piece_bytes <= max_staged; }
 };
 
 class CudaDynamicRange final : public DynamicRangeImpl {
@@ -56,7 +56,7 @@ class CudaDynamicRange final : public DynamicRangeImpl {
     // (Groups of packed integers may begin within a byte, which is then of two rows.)
     const bool whole_bytes =
         p.layout == Layout::per_token || !is_packed(p.integer) || length % 2 == 0;
-    if (!rows || !whole_bytes || Staged(length, p.element, false).bytes > max_staged)
+    if (!rows || !whole_bytes || !Staged(length, p.element, false).fits())
       workspace_bytes = range_bytes(p.slices, p.element);
   }
 
@@ -81,7 +81,7 @@ class CudaDynamicRange final : public DynamicRangeImpl {
       turn_to_rows(arranged);
     if (!it.odd_nibbles && !arranged.columns && arranged.args.rows.count == problem.slices) {
       const Staged staged(arranged.args.length, problem.element, arranged.vector);
-      if (staged.bytes <= max_staged) return run_rows(on, arranged, staged);
+      if (staged.fits()) return run_rows(on, arranged, staged);
     }
     arranged.args.ranges = workspace;
     if (Status s = find_ranges(on, arranged); !s) return s;
@@ -121,18 +121,21 @@ class CudaDynamicRange final : public DynamicRangeImpl {
     const auto log2_for = [](std::int64_t n) {
       return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n - 1)));
     };
-    // A thread for each piece; of more than a warp has, four to a thread, which are read at once.
-    if (staged.pieces <= 32) {
-      a.lanes = std::max(log2_for(staged.pieces), a.math.pairs ? 1 : 0);
-    } else {
-      a.lanes =
-          std::clamp(log2_for(ceil_div(staged.pieces, 4)), 5, log2_for(cuda::max_row_threads));
-    }
+    // Four pieces to a thread, which are read at once, as long as neighbouring threads write 32
+    // bytes together; single elements one to a thread, up to a warp's.
+    const std::int64_t written =
+        arranged.vector ? 16 / (bits(arranged.element) / 8) * a.math.width / 8 : 1;
+    const int least = log2_for(arranged.vector ? std::max<std::int64_t>(4, 32 / written) : 32);
+    a.lanes = std::clamp(log2_for(ceil_div(staged.pieces, 4)),
+                         std::min(std::max(log2_for(staged.pieces), a.math.pairs ? 1 : 0), least),
+                         log2_for(cuda::max_row_threads));
     const unsigned threads = a.lanes <= 5 ? 128U : 1U << a.lanes;
     const std::int64_t teams = threads >> a.lanes;
     const std::int64_t blocks = std::min(ceil_div(a.rows.count, teams), cuda::max_range_blocks);
+    const std::int64_t staged_bytes =
+        ceil_div(staged.pieces, std::int64_t{1} << a.lanes) * threads * staged.piece_bytes;
     return cuda::launch(on, kernel_of(row_kernels, arranged), {static_cast<unsigned>(blocks)},
-                        {threads}, static_cast<unsigned>(teams * staged.bytes), a);
+                        {threads}, static_cast<unsigned>(staged_bytes), a);
   }
 
   Iteration plain_;  // of plain arguments

@@ -13,10 +13,7 @@ inline constexpr unsigned range_threads = 256;
 /// Blocks of a launch at most: where there is more to do, each goes on with what is so far ahead.
 inline constexpr std::int64_t max_range_blocks = 65536;
 
-/// What lies in shared memory of a row: pieces of 16 bytes, or single elements as patterns.
-constexpr std::uint32_t staged_pieces(std::uint32_t length, std::uint32_t count) {
-  return (length + count - 1) / count;
-}
+/// What is kept of a row in shared memory: pieces of 16 bytes, or single elements as patterns.
 template <class Bits>
 constexpr std::uint32_t staged_bytes(bool vector) {
   return vector ? 16 : sizeof(Bits);

@@ -21,10 +21,10 @@ OCTAVO_DEVICE void quantize_rows(const RangeArgs& a) {
   const std::uint32_t team = thread_x() >> a.lanes;
   const std::uint32_t teams = threads_x() >> a.lanes;
   const auto length = static_cast<std::uint32_t>(a.length);
-  auto* own = reinterpret_cast<std::uint8_t*>(stage) +
-              team * staged_pieces(length, P::count) * staged_bytes<BitsOf<T>>(vector);
+  // Neighbouring threads have neighbouring places, so that no two are in each other's way.
   const auto staged_at = [&](std::uint32_t unit) {
-    return own + unit * staged_bytes<BitsOf<T>>(vector);
+    const std::uint32_t place = (unit >> a.lanes) * threads_x() + thread_x();
+    return reinterpret_cast<std::uint8_t*>(stage) + place * staged_bytes<BitsOf<T>>(vector);
   };
   int turn = 0;
   for (std::int64_t first = std::int64_t{block_x()} * teams; first < a.rows.count;
@@ -32,15 +32,15 @@ OCTAVO_DEVICE void quantize_rows(const RangeArgs& a) {
     const std::int64_t row = first + team;
     const bool is_row = row < a.rows.count;
     Start start;
-    Extremes<T> extremes;
+    Magnitudes<T> magnitudes{};
     if (is_row) {
       start = start_of(a.rows, row);
-      extremes = extremes_of<T, vector>(
+      magnitudes = magnitudes_of<T, vector>(
           a.input, start.input, a.step.input, length, lane, lanes,
-          [&](const P& piece, std::uint32_t unit) { piece.stage(staged_at(unit)); });
+          [&](const P& piece, std::uint32_t unit) { piece.stage(staged_at(unit)); },
+          [&](std::uint32_t unit) { return P::staged(staged_at(unit)); });
     }
-    const auto found =
-        parameters_of<T>(of_team(extremes.magnitudes(), a.lanes, shared[turn]), a.math);
+    const auto found = parameters_of<T>(of_team(magnitudes, a.lanes, shared[turn]), a.math);
     turn ^= 1;
     if (is_row && lane == 0) store_parameters<C>(a, start.params, found);
     with_profile(a.math.torch, [&]<Profile profile>() {

@@ -22,16 +22,20 @@ OCTAVO_DEVICE void find_runs(const RangeArgs& a) {
        first += std::int64_t{blocks_x()} * teams) {
     const std::int64_t item = first + team;
     Start start;
-    Extremes<T> extremes;
+    Magnitudes<T> magnitudes{};
     if (item < items) {
       const Division d = divide(item, a.tiles);
       const std::int64_t begin = d.rest * a.tile;
       const auto length = static_cast<std::uint32_t>(std::min(a.tile, a.length - begin));
       start = start_of(a.rows, d.quotient);
-      extremes = extremes_of<T, vector>(a.input, start.input + begin * a.step.input, a.step.input,
-                                        length, lane, lanes, [](const auto&, std::uint32_t) {});
+      const std::int64_t from = start.input + begin * a.step.input;
+      magnitudes = magnitudes_of<T, vector>(
+          a.input, from, a.step.input, length, lane, lanes, [](const auto&, std::uint32_t) {},
+          [&](std::uint32_t unit) {
+            return piece_of<T, vector>(a.input, from, a.step.input, length, unit);
+          });
     }
-    const Magnitudes<T> m = of_team(extremes.magnitudes(), a.lanes, shared[turn]);
+    const Magnitudes<T> m = of_team(magnitudes, a.lanes, shared[turn]);
     turn ^= 1;
     if (item < items && lane == 0) add_to_range<T>(a, start.params, m);
   }
@@ -86,7 +90,7 @@ OCTAVO_DEVICE void find_columns(const RangeArgs& a) {
           params = its_params[k];
         }
 #pragma unroll
-        for (int i = 0; i < P::count; ++i) extremes[i].add(piece[k].pattern(i));
+        for (int i = 0; i < P::count; ++i) extremes[i].add_finite(piece[k].pattern(i));
       }
     }
     if (!a.same_params) {

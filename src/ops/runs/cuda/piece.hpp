@@ -11,12 +11,14 @@ struct Pattern {
   using Bits = std::uint32_t;
   static constexpr Bits infinity = std::is_same_v<T, f16> ? 0x7C000000U : 0x7F800000U;
   static constexpr Bits sign = 0x80000000U;
+  static constexpr Bits used = sizeof(T) == 2 ? 0xFFFF0000U : 0xFFFFFFFFU;
 };
 template <>
 struct Pattern<double> {
   using Bits = std::uint64_t;
   static constexpr Bits infinity = 0x7FF0000000000000U;
   static constexpr Bits sign = 0x8000000000000000U;
+  static constexpr Bits used = ~Bits{0};
 };
 template <class T>
 using BitsOf = typename Pattern<T>::Bits;
@@ -70,6 +72,10 @@ struct Piece {
       }
     }
   }
+  /// A pattern, or one with another element in its unused bits.
+  [[nodiscard]] OCTAVO_DEVICE BitsOf<T> raw(int i) const {
+    return sizeof(T) == 2 && i % 2 == 1 ? data.words[i / 2] : pattern(i);
+  }
   [[nodiscard]] OCTAVO_DEVICE BitsOf<T> pattern(int i) const {
     if constexpr (sizeof(T) == 8) {
       return std::uint64_t{data.words[2 * i + 1]} << 32U | data.words[2 * i];
@@ -92,6 +98,7 @@ struct Piece<T, false> {
   OCTAVO_DEVICE void stage(void* at) const { *static_cast<BitsOf<T>*>(at) = bits; }
   OCTAVO_DEVICE void load(const void* from, std::int64_t at) { bits = load_pattern<T>(from, at); }
   [[nodiscard]] OCTAVO_DEVICE BitsOf<T> pattern(int /*i*/) const { return bits; }
+  [[nodiscard]] OCTAVO_DEVICE BitsOf<T> raw(int /*i*/) const { return bits; }
 };
 
 template <int count>
@@ -108,9 +115,7 @@ OCTAVO_DEVICE void store_piece(void* to, std::int64_t at, const Integers<count>&
   if (width == 16) {
     std::uint32_t words[count / 2];
 #pragma unroll
-    for (int i = 0; i < count / 2; ++i)
-      words[i] = (static_cast<std::uint32_t>(q[2 * i]) & 0xFFFFU) |
-                 static_cast<std::uint32_t>(q[2 * i + 1]) << 16U;
+    for (int i = 0; i < count / 2; ++i) words[i] = permute(q[2 * i], q[2 * i + 1], 0x5410);
     auto* out = static_cast<std::int16_t*>(to) + at;
     if constexpr (count == 8) {
       store16(out, {{words[0], words[1], words[2], words[3]}});
@@ -121,32 +126,28 @@ OCTAVO_DEVICE void store_piece(void* to, std::int64_t at, const Integers<count>&
     }
     return;
   }
-  std::uint64_t all = 0;
-  const auto gather = [&](std::uint32_t mask, int bits) {
-    std::uint32_t half[2] = {};
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      const int bit = i * bits;
-      half[bit / 32] |= (static_cast<std::uint32_t>(q[i]) & mask) << (bit % 32);
-    }
-    all = std::uint64_t{half[1]} << 32U | half[0];
-  };
   if (width == 8) {
-    gather(0xFFU, 8);
     auto* out = static_cast<std::uint8_t*>(to) + at;
+    std::uint32_t pairs[count / 2];
+#pragma unroll
+    for (int i = 0; i < count / 2; ++i) pairs[i] = permute(q[2 * i], q[2 * i + 1], 0x0040);
     if constexpr (count == 8) {
-      *reinterpret_cast<std::uint64_t*>(out) = all;
+      *reinterpret_cast<std::uint64_t*>(out) = std::uint64_t{permute(pairs[2], pairs[3], 0x5410)}
+                                                   << 32U |
+                                               permute(pairs[0], pairs[1], 0x5410);
     } else if constexpr (count == 4) {
-      *reinterpret_cast<std::uint32_t*>(out) = static_cast<std::uint32_t>(all);
+      *reinterpret_cast<std::uint32_t*>(out) = permute(pairs[0], pairs[1], 0x5410);
     } else {
-      *reinterpret_cast<std::uint16_t*>(out) = static_cast<std::uint16_t>(all);
+      *reinterpret_cast<std::uint16_t*>(out) = static_cast<std::uint16_t>(pairs[0]);
     }
     return;
   }
-  gather(0xFU, 4);
+  std::uint32_t all = 0;
+#pragma unroll
+  for (int i = 0; i < count; ++i) all |= (static_cast<std::uint32_t>(q[i]) & 0xFU) << (4 * i);
   auto* out = static_cast<std::uint8_t*>(to) + at / 2;
   if constexpr (count == 8) {
-    *reinterpret_cast<std::uint32_t*>(out) = static_cast<std::uint32_t>(all);
+    *reinterpret_cast<std::uint32_t*>(out) = all;
   } else if constexpr (count == 4) {
     *reinterpret_cast<std::uint16_t*>(out) = static_cast<std::uint16_t>(all);
   } else {
