@@ -126,11 +126,23 @@ nb::object capsule_of(const DeviceArray& a, const std::shared_ptr<Block>& block,
 
 [[noreturn]] void buffer_error(const std::string& why) { throw nb::buffer_error(why.c_str()); }
 
+// Two integers, of a tuple.
+std::pair<std::int64_t, std::int64_t> two_of(nb::handle tuple, const char* argument) {
+  if (PyTuple_Check(tuple.ptr()) == 0 || PyTuple_GET_SIZE(tuple.ptr()) != 2)
+    invalid(argument, fmt::format("expected two integers or None, got {}", describe(tuple)));
+  const auto part = [&](Py_ssize_t i) {
+    const nb::handle item = PyTuple_GET_ITEM(tuple.ptr(), i);
+    // (Members of an IntEnum, as NumPy has them, are integers.)
+    return parse_integer(item, argument).value_or(0);
+  };
+  return {part(0), part(1)};
+}
+
 nb::object dlpack_of(const nb::object& self, nb::handle stream, nb::handle max_version,
                      nb::handle dl_device, nb::handle copy) {
   const auto& a = nb::cast<const DeviceArray&>(self);
   if (!dl_device.is_none()) {
-    const auto [kind, number] = nb::cast<std::pair<int, int>>(dl_device);
+    const auto [kind, number] = two_of(dl_device, "dl_device");
     if (kind == dl_cpu && !copy.is(nb::handle(Py_False))) return numpy_of(a).attr("__dlpack__")();
     if (kind != dl_cuda || number != a.queue()->device())
       buffer_error(
@@ -152,7 +164,7 @@ nb::object dlpack_of(const nb::object& self, nb::handle stream, nb::handle max_v
                                   wanted));
   const auto theirs = reinterpret_cast<cuda::StreamHandle>(static_cast<std::uintptr_t>(wanted));
   if (wanted != -1 && theirs != a.queue()->handle()) check(a.queue()->lead(theirs));
-  if (!max_version.is_none() && nb::cast<std::pair<int, int>>(max_version).first >= 1)
+  if (!max_version.is_none() && two_of(max_version, "max_version").first >= 1)
     return capsule_of<DLManagedTensorVersioned>(a, block, dl_versioned);
   return capsule_of<DLManagedTensor>(a, block, dl_unversioned);
 }
@@ -188,7 +200,7 @@ void synchronize(nb::handle device) {
   const std::optional<std::int32_t> wanted = parse_int32(device, "device");
   Status first;
   for (const QueuePtr& queue : all_queues()) {
-    if (wanted && queue->device() != *wanted) continue;
+    if (!queue->is_busy() || (wanted && queue->device() != *wanted)) continue;
     Status status = synchronized(*queue);
     if (first && !status) first = std::move(status);
   }

@@ -33,7 +33,7 @@ On::On(nb::handle stream) {
   const PyStream& parsed = parse_stream(stream);
   cpu_ = &parsed.stream;
   queue_ = parsed.queue;
-  given_ = decided_ = !stream.is_none();
+  decided_ = !stream.is_none();
 }
 
 On::~On() {
@@ -66,7 +66,7 @@ void On::join(int device, const char* argument) {
   const int here = queue_ == nullptr ? -1 : queue_->device();
   if (device != here)
     refused(here, first_ == nullptr ? "the stream computes" : fmt::format("{} is", first_));
-  if (first_ == nullptr && !given_) first_ = argument;
+  if (first_ == nullptr) first_ = argument;
 }
 
 void On::join(const Array& array) {
@@ -110,6 +110,7 @@ TensorRef On::there(const TensorRef& numbers) {
 }
 
 Status On::begin() {
+  if (queue_ != nullptr) queue_->note_call();
   for (const QueuePtr& home : homes_)
     if (Status s = queue_->follow(*home); !s) return s;
   return {};
@@ -124,9 +125,9 @@ Status On::end(Status ran) {
   return ran;
 }
 
-Status synchronized(const Queue& queue) {
+Status synchronized(Queue& queue) {
   const WithoutGil released;
-  return queue.stream().synchronize();
+  return queue.synchronize();
 }
 
 void refuse_queued(const Error& error) {

@@ -32,7 +32,7 @@ struct PyStream {
 [[nodiscard]] std::string place_name(int device);
 
 /// Waits for a stream, without the GIL; the first refusal of what ran there.
-[[nodiscard]] Status synchronized(const Queue& queue);
+[[nodiscard]] Status synchronized(Queue& queue);
 /// Throws one that a stream brought, which may be of any call's: with the names of Python.
 [[noreturn]] void refuse_queued(const Error& error);
 
@@ -71,8 +71,7 @@ class On {
 
   const Stream* cpu_ = nullptr;
   QueuePtr queue_;
-  bool given_ = false;    // there is a stream=
-  bool decided_ = false;  // where it runs
+  bool decided_ = false;  // where it runs: there is a stream=, or an array
   const char* first_ = nullptr;
   bool waits_ = false;           // somebody does not know of the stream
   std::vector<QueuePtr> homes_;  // of arrays, other than the stream

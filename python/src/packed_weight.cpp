@@ -358,9 +358,7 @@ PyPackedWeight pack_weight(nb::handle weight_q, nb::handle scale, nb::handle zer
   if (status && group == 0) keep_channels(made, scales, zero_points, w.dtype, on);
   status = on.end(std::move(status));
   if (status && on.on_device()) {
-    // It serves on any stream from now on.
-    const WithoutGil released;
-    status = on.stream().synchronize();
+    status = synchronized(*on.queue());  // (it serves on any stream from now on)
   }
   if (!status)
     refuse(status.error(), {{"weight", "weight_q"},

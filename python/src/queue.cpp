@@ -16,7 +16,7 @@ constexpr std::size_t most_free_bytes = std::size_t{64} << 20;
 
 struct Queues {
   std::map<int, QueuePtr> own;
-  std::map<std::pair<int, std::uintptr_t>, QueuePtr> of_frameworks;
+  std::vector<QueuePtr> of_frameworks;  // kept, for nobody says when they go
   std::vector<std::weak_ptr<Queue>> all;
 };
 // Never freed: when the process ends the driver may have ended before.
@@ -50,13 +50,13 @@ Result<QueuePtr> own_queue(int device) {
 }
 
 Result<QueuePtr> queue_of(int device, std::uintptr_t handle) {
-  QueuePtr& queue = queues().of_frameworks[{device, handle}];
-  if (queue == nullptr) {
-    Result<QueuePtr> made = make({.device = device, .stream = reinterpret_cast<void*>(handle)});
-    if (!made) return made.error();
-    queue = *made;
-  }
-  return queue;
+  auto* const stream = reinterpret_cast<void*>(handle);
+  // (One of ours may come back by its handle, and goes when ours goes.)
+  for (QueuePtr& known : all_queues())
+    if (known->handle() == stream && known->device() == device) return std::move(known);
+  Result<QueuePtr> made = make({.device = device, .stream = stream});
+  if (made) queues().of_frameworks.push_back(*made);
+  return made;
 }
 
 std::vector<QueuePtr> all_queues() {

@@ -2,6 +2,7 @@
 // work, and with what orders them after each other.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -45,6 +46,13 @@ class Queue {
   [[nodiscard]] Status lead(cuda::StreamHandle other) const;
   /// Waits; without a look at refusals.
   void wait() const noexcept;
+  /// A call ran on it: it is to be waited for. (A framework's may be gone when it was.)
+  void note_call() { busy_.store(true); }
+  [[nodiscard]] bool is_busy() const { return busy_.load(); }
+  [[nodiscard]] Status synchronize() {
+    busy_.store(false);
+    return stream_.synchronize();
+  }
 
  private:
   void release_all() noexcept;
@@ -53,6 +61,7 @@ class Queue {
   std::mutex mutex_;
   std::multimap<std::size_t, void*> free_;
   std::size_t free_bytes_ = 0;
+  std::atomic<bool> busy_ = false;
 };
 using QueuePtr = std::shared_ptr<Queue>;
 

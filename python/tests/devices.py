@@ -13,11 +13,15 @@ def bits(array):
     return a.dtype, a.shape, a.tobytes()
 
 
+def own(array):
+    return octavo.cuda.asarray(array) if isinstance(array, np.ndarray) else array
+
+
 class ByDLPack:
     """Speaks DLPack, and notes with what it was called."""
 
     def __init__(self, array, **changed):
-        self.array = octavo.cuda.asarray(array) if isinstance(array, np.ndarray) else array
+        self.array = own(array)
         self.calls = []
         self.changed = changed
 
@@ -40,7 +44,7 @@ class ByInterface:
     """Has the CUDA array interface and nothing else, as arrays of Numba."""
 
     def __init__(self, array, **changed):
-        self.array = octavo.cuda.asarray(array) if isinstance(array, np.ndarray) else array
+        self.array = own(array)
         self.interface = {**self.array.__cuda_array_interface__, **changed}
 
     @property
@@ -53,7 +57,7 @@ def second_version(array):
 
 
 MAKERS = {
-    "own": octavo.cuda.asarray,
+    "own": own,
     "dlpack": ByDLPack,
     "old dlpack": ByOldDLPack,
     "interface": ByInterface,

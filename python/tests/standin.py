@@ -24,7 +24,18 @@ class Live(ctypes.Structure):
         return str({name: getattr(self, name) for name, _ in self._fields_})
 
 
-_FUNCTIONS += [("live", Live, []), ("message", ctypes.c_char_p, []), ("reset", None, [])]
+_FUNCTIONS += [
+    ("live", Live, []),
+    ("message", ctypes.c_char_p, []),
+    ("reset", None, []),
+    ("set_counting", None, [ctypes.c_bool]),
+    ("reset_counters", None, []),
+    ("counter_count", U64, []),
+    ("counters", ctypes.c_bool, [U64, ctypes.c_void_p]),
+    ("set_devices", ctypes.c_bool, [ctypes.c_int, ctypes.c_int]),
+    ("set_memory", None, [U64]),
+    ("pending", U64, []),
+]
 
 
 class Control(ctypes.Structure):

@@ -125,7 +125,7 @@ def test_there_and_back(dtype, shape):
     assert (d.shape, d.ndim, d.nbytes, d.device) == (a.shape, a.ndim, a.nbytes, 0)
     assert d.dtype == a.dtype
     assert bits(d) == bits(a)
-    assert bits(on_device(a.T)) == bits(np.ascontiguousarray(a.T))
+    assert bits(on_device(a.T)) == bits(a.T.copy())
     assert repr(d) == f"DeviceArray(shape={a.shape}, dtype={a.dtype.name}, device=0)"
 
 
@@ -423,14 +423,16 @@ def test_nothing_leaks(name):
     def live():
         gc.collect()
         octavo.cuda.synchronize()
-        return repr(STANDIN.live())
+        alive = STANDIN.live()
+        return [getattr(alive, field) for field, _ in alive._fields_]
 
     for _ in range(5):
         CALLS[name](x, w, packed)
     before = live()
     for _ in range(40):
         CALLS[name](x, w, packed)
-    assert live() == before
+    # (One more or less may be kept for calls to come.)
+    assert all(abs(now - then) <= 2 for now, then in zip(live(), before, strict=True))
 
 
 @of_standin
@@ -446,8 +448,8 @@ def test_memory_that_was_given_back_is_not_hoarded():
 
 @of_standin
 @pytest.mark.parametrize(
-    "function", ["cuMemAlloc", "cuLaunchKernel", "cuMemcpyHtoDAsync", "cuEventCreate",
-                 "cuEventRecord", "cuStreamWaitEvent"]
+    "function", ["cuLaunchKernel", "cuMemcpyHtoDAsync", "cuEventCreate", "cuEventRecord",
+                 "cuStreamWaitEvent"]
 )  # fmt: skip
 def test_errors_of_the_driver(function):
     other = octavo.Stream.cuda()
@@ -461,6 +463,26 @@ def test_errors_of_the_driver(function):
         assert e.value.code == "backend"
     finally:
         STANDIN.clear_injections()
+    assert bits(octavo.quantize(x, 0.5)) == bits(octavo.quantize(x.numpy(), 0.5))
+
+
+@of_standin
+def test_no_memory():
+    x = on_device(np.ones((64, 64), np.float32))
+    octavo.quantize(x, 0.5)
+    STANDIN.inject(b"cuMemAlloc", 1, 2)  # what calls have left is given back, and it goes on
+    y = octavo.quantize_dynamic(x, dtype="s16")[0]
+    STANDIN.clear_injections()
+    assert bits(y) == bits(octavo.quantize_dynamic(x.numpy(), dtype="s16")[0])
+    STANDIN.set_memory(1 << 20)
+    try:
+        for call in (lambda: on_device(np.ones(1 << 20)), lambda: octavo.embedding(
+                on_device(np.zeros(1 << 15, np.int32)), x)):  # fmt: skip
+            with pytest.raises(octavo.Error, match="cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEM") as e:
+                call()
+            assert e.value.code == "backend"
+    finally:
+        STANDIN.set_memory(24 << 30)
     assert bits(octavo.quantize(x, 0.5)) == bits(octavo.quantize(x.numpy(), 0.5))
 
 
