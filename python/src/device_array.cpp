@@ -256,7 +256,7 @@ void define_cuda(nb::module_& m) {
       .def("__repr__", &repr);
   m.def("cuda_asarray", &as_array, nb::arg("array").none(), nb::arg("device").none(),
         nb::rv_policy::take_ownership);
-  m.def("cuda_devices", &devices);
+  m.def("cuda_devices", &devices, nb::sig("def cuda_devices() -> list[tuple[str, int, int, int]]"));
   m.def("cuda_synchronize", &synchronize, nb::arg("device").none());
 }
 

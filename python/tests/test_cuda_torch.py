@@ -16,7 +16,7 @@ if not octavo.cuda.is_available():
 def test_with_what_looks_like_tensors():
     program = Path(__file__).parent / "cuda_tensors.py"
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", program],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", program],
         capture_output=True,
         text=True,
     )
