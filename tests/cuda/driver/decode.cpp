@@ -107,7 +107,18 @@ class Decoder {
       dynamic_ = id;
       return {Space::shared, 0};
     }
-    return align(v.space == Space::shared ? kernel_->shared_bytes : kernel_->local_bytes);
+    if (v.space != Space::shared) return align(kernel_->local_bytes);
+    const Place p = align(shared_end_);
+    kernel_->shared_bytes =
+        (kernel_->shared_bytes + v.align - 1) / v.align * v.align + static_cast<u32>(v.size);
+    put_gap();
+    return p;
+  }
+
+  void put_gap() {
+    const u32 end = (shared_end_ + 15) / 16 * 16 + 16;
+    kernel_->gaps.push_back({shared_end_, end});
+    shared_end_ = end;
   }
 
   int virtual_register(Instance& in, int reg) {
@@ -326,9 +337,12 @@ class Decoder {
   // Dynamic shared memory begins behind the static.
   void place_dynamic() {
     kernel_->shared_bytes = (kernel_->shared_bytes + 15) / 16 * 16;
+    const u32 align = dynamic_ < 0 ? 16 : std::max(16u, variable(dynamic_).align);
+    shared_end_ = (shared_end_ + align - 1) / align * align;
+    kernel_->gap_bytes = shared_end_ - kernel_->shared_bytes;
     for (const DynamicUse& use : dynamic_uses_) {
       flat_.code[use.instruction].slots[use.slot].fixed =
-          constant(Width::twice, kernel_->shared_bytes + use.offset);
+          constant(Width::twice, shared_end_ + use.offset);
     }
     kernel_->local_bytes = (kernel_->local_bytes + 15) / 16 * 16;
   }
@@ -425,6 +439,7 @@ class Decoder {
   std::vector<u8> constants_;
   std::map<std::pair<u32, u64>, std::size_t> constant_refs_;
   int dynamic_ = -1;
+  u32 shared_end_ = 0;
   std::vector<DynamicUse> dynamic_uses_;
 };
 

@@ -8,7 +8,7 @@ namespace standin::STANDIN_TARGET {
 namespace {
 
 // A warp that branches backwards this often does not end.
-constexpr u64 endless = u64{1} << 28;
+constexpr u64 endless = u64{1} << 25;
 
 u32 taken_lanes(Warp& w, Ref guard) {
   if (guard == 0) return w.mask;

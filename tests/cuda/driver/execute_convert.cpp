@@ -86,7 +86,7 @@ struct ToInteger {
     constexpr S high = static_cast<S>(std::numeric_limits<D>::max() / 2 + 1) * 2;
     constexpr S low = static_cast<S>(std::numeric_limits<D>::min());
     const S r = to_integral<M>(v);
-    const D inside = static_cast<D>((r >= low) & (r < high) ? r : S{0});
+    const D inside = static_cast<D>(((r >= low) & (r < high)) ? r : S{0});
     D d = r >= high ? std::numeric_limits<D>::max() : inside;
     d = r < low ? std::numeric_limits<D>::min() : d;
     if constexpr (sizeof(S) == 8 || sizeof(D) == 8) {
@@ -120,7 +120,9 @@ struct FromIntegerRounded {
 [[gnu::always_inline]] inline float canonical(float v) {
   return v != v ? cast<float>(0x7fffffffu) : v;
 }
-[[gnu::always_inline]] inline double canonical(double v) { return v; }
+[[gnu::always_inline]] inline double canonical(double v) {
+  return v != v ? cast<double>(0x7fffffffffffffffull) : v;
+}
 
 template <Rounding M>
 struct Integral {
@@ -154,7 +156,7 @@ struct Saturate {
   }
 };
 struct Widen {
-  static double f(float v) { return v; }
+  static double f(float v) { return canonical(static_cast<double>(v)); }
 };
 template <Rounding M>
 struct Narrow {

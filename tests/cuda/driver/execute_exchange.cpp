@@ -49,45 +49,37 @@ void shfl(Warp& w, const Inst& i) {
   const u32* b = row<const u32>(w, list[at + 2]);
   const u32* c = row<const u32>(w, list[at + 3]);
   if (!all_here(w, i, row<const u32>(w, list[at + 4]), "shfl.sync")) return;
-  u32 result[lane_count];
+  u32 from[lane_count];
   u32 inside[lane_count];
-  for_lanes(w.mask, [&](u32 l) {
+  u32 missing = 0;
+  for (u32 l = 0; l < lane_count; ++l) {
     const u32 bval = b[l] & 0x1f;
     const u32 cval = c[l] & 0x1f;
     const u32 segment = c[l] >> 8 & 0x1f;
     const u32 max_lane = (l & segment) | (cval & ~segment);
-    const u32 min_lane = l & segment;
-    u32 j = 0;
-    bool p = false;
-    // (Signed, as j may be below 0 or above 31.)
-    if constexpr (S == Shuffle::up) {
-      const s32 s = static_cast<s32>(l) - static_cast<s32>(bval);
-      p = s >= static_cast<s32>(max_lane);
-      j = static_cast<u32>(s);
-    } else if constexpr (S == Shuffle::down) {
-      j = l + bval;
-      p = j <= max_lane;
-    } else if constexpr (S == Shuffle::bfly) {
-      j = l ^ bval;
-      p = j <= max_lane;
-    } else {
-      j = min_lane | (bval & ~segment);
-      p = j <= max_lane;
-    }
-    if (!p) j = l;
-    if ((w.mask >> j & 1) == 0)
-      fault(launch_failed,
-            "shfl.sync reads from lane " + std::to_string(j) + ", which is not there",
-            static_cast<int>(l));
-    result[l] = a[j];
+    // (Signed, as the lane may be below 0 or above 31.)
+    const s32 j = static_cast<s32>(S == Shuffle::up     ? l - bval
+                                   : S == Shuffle::down ? l + bval
+                                   : S == Shuffle::bfly ? l ^ bval
+                                                        : (l & segment) | (bval & ~segment));
+    const bool p =
+        S == Shuffle::up ? j >= static_cast<s32>(max_lane) : j <= static_cast<s32>(max_lane);
+    from[l] = p ? static_cast<u32>(j) & 31 : l;
     inside[l] = p ? 0xffffffffu : 0u;
-  });
-  u32* d = row<u32>(w, list[0]);
-  for_lanes(w.mask, [&](u32 l) { d[l] = result[l]; });
-  if constexpr (HasPred) {
-    u32* p = row<u32>(w, list[1]);
-    for_lanes(w.mask, [&](u32 l) { p[l] = inside[l]; });
+    missing |= ~(w.mask >> from[l]) & 1 & w.lanes[l];
   }
+  if (missing != 0) {
+    for_lanes(w.mask, [&](u32 l) {
+      if ((w.mask >> from[l] & 1) != 0) return;
+      fault(launch_failed,
+            "shfl.sync reads from lane " + std::to_string(from[l]) + ", which is not there",
+            static_cast<int>(l));
+    });
+  }
+  u32 result[lane_count];
+  for (u32 l = 0; l < lane_count; ++l) result[l] = a[from[l]];
+  blend(row<u32>(w, list[0]), result, w.lanes);
+  if constexpr (HasPred) blend(row<u32>(w, list[1]), inside, w.lanes);
 }
 
 enum class Vote : u8 { ballot, all, any, uni };

@@ -19,8 +19,10 @@ To cast(From v) {
 [[gnu::always_inline]] inline float canonical(float v) {
   return v != v ? cast<float>(0x7fffffffu) : v;
 }
-// (Which NaN an operation of f64 gives is left open by the manual.)
-[[gnu::always_inline]] inline double canonical(double v) { return v; }
+// (Which NaN an operation of f64 gives is left open by the manual: always the same one here.)
+[[gnu::always_inline]] inline double canonical(double v) {
+  return v != v ? cast<double>(0x7fffffffffffffffull) : v;
+}
 
 struct FAdd {
   template <class T>
@@ -104,12 +106,12 @@ struct FMax {
 };
 struct FMinNan {
   static float f(float a, float b) {
-    return (a != a) | (b != b) ? cast<float>(0x7fffffffu) : FMin::f(a, b);
+    return ((a != a) | (b != b)) ? cast<float>(0x7fffffffu) : FMin::f(a, b);
   }
 };
 struct FMaxNan {
   static float f(float a, float b) {
-    return (a != a) | (b != b) ? cast<float>(0x7fffffffu) : FMax::f(a, b);
+    return ((a != a) | (b != b)) ? cast<float>(0x7fffffffu) : FMax::f(a, b);
   }
 };
 

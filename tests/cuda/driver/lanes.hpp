@@ -9,6 +9,13 @@
 
 #include "tests/cuda/driver/warp.hpp"
 
+// Before a loop over lanes: rows are the same or do not overlap.
+#ifdef __clang__
+#define STANDIN_NO_OVERLAP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define STANDIN_NO_OVERLAP _Pragma("GCC ivdep")
+#endif
+
 namespace standin::STANDIN_TARGET {
 
 // All bits of a predicate are the same.
@@ -35,8 +42,14 @@ struct Lane<Pred> {
 // What was computed for all lanes goes to those that are active.
 template <class T>
 [[gnu::noinline]] void blend(T* d, const T* computed, const u32* lanes) {
-#pragma GCC ivdep
+  STANDIN_NO_OVERLAP
   for (u32 l = 0; l < lane_count; ++l) d[l] = lanes[l] != 0 ? computed[l] : d[l];
+}
+
+// Arithmetic in f64 is counted: a GPU has few units for it.
+template <class... T>
+[[gnu::always_inline]] inline void count_double(Warp& w) {
+  if constexpr ((std::is_same_v<T, double> || ...)) ++w.block->counters->double_instructions;
 }
 
 // Op::f for each lane, of all lanes at once. Rows are the same or do not overlap.
@@ -50,13 +63,16 @@ struct Each {
     const bool all = w.mask == all_lanes;
     D* d = all ? row<D>(w, i.ref[0]) : computed;
     auto sources = std::tuple<const S*...>(row<const S>(w, i.ref[I + 1])...);
-#pragma GCC ivdep
+    STANDIN_NO_OVERLAP
     for (u32 l = 0; l < lane_count; ++l) {
       d[l] = Lane<D>::put(Op::f(Lane<S>::get(std::get<I>(sources)[l])...));
     }
     if (!all) blend(row<Bits>(w, i.ref[0]), reinterpret_cast<const Bits*>(computed), w.lanes);
   }
-  static void run(Warp& w, const Inst& i) { go(w, i, std::index_sequence_for<S...>()); }
+  static void run(Warp& w, const Inst& i) {
+    count_double<D, S...>(w);
+    go(w, i, std::index_sequence_for<S...>());
+  }
 };
 
 // Op::f lane by lane, for what is rare: less code.
@@ -71,7 +87,10 @@ struct Singly {
       d[l] = Lane<D>::put(Op::f(Lane<S>::get(std::get<I>(sources)[l])...));
     }
   }
-  static void run(Warp& w, const Inst& i) { go(w, i, std::index_sequence_for<S...>()); }
+  static void run(Warp& w, const Inst& i) {
+    count_double<D, S...>(w);
+    go(w, i, std::index_sequence_for<S...>());
+  }
 };
 
 template <class T>

@@ -75,7 +75,7 @@ void prepare(Warp& w, u32 index, const Launch& launch, Block& block) {
   fill(w, warpid, index);
   fill(w, nwarpid, (block.threads + 31) / 32);
   fill(w, dynamic_smem_size, launch.dynamic_shared);
-  fill(w, total_smem_size, block.shared_bytes);
+  fill(w, total_smem_size, k.shared_bytes + launch.dynamic_shared);
 }
 
 void begin(Warp& w, const Block& block) {
@@ -156,12 +156,21 @@ void execute(const Launch& launch, Memory& memory, u64 seed, bool counting) {
   block.memory = &memory;
   block.device = launch.device;
   block.threads = launch.threads[0] * launch.threads[1] * launch.threads[2];
-  block.shared_bytes = k.shared_bytes + launch.dynamic_shared;
+  block.shared_bytes = k.shared_bytes + k.gap_bytes + launch.dynamic_shared;
   block.shared = storage.shared.of(block.shared_bytes + 64);
   block.granule_shift = static_cast<u32>(__builtin_ctz(k.granule));
   const u64 cells = (block.shared_bytes >> block.granule_shift) + 1;
   if (storage.cells.size() < cells) storage.cells.resize(cells);
   block.cells = &storage.cells;
+  const auto set_gaps = [&](u16 pending) {
+    for (const auto& [first, end] : k.gaps) {
+      const u32 below = (1u << block.granule_shift) - 1;
+      for (u32 c = (first + below) >> block.granule_shift; c < end >> block.granule_shift; ++c) {
+        if (c < cells) storage.cells[c].pending = pending;
+      }
+    }
+  };
+  set_gaps(is_gap);
   block.params = launch.params.data();
   storage.ranges.assign(k.code.size(), Range{});
   block.ranges = &storage.ranges;
@@ -192,6 +201,7 @@ void execute(const Launch& launch, Memory& memory, u64 seed, bool counting) {
       k.counters.thread_instructions += w.thread_instructions;
     }
     if (counting) end_counting(k.counters);
+    set_gaps(0);
     storage.generation = block.generation + 1;
     storage.warps.swap(block.warps);
   };

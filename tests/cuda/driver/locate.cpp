@@ -66,7 +66,7 @@ void global(Warp& w, const u64* address, u32 bytes, Access access, Located& at) 
   const u64 span = last.end - last.begin - bytes;  // (wraps if there is none)
   u64 outside = last.end - last.begin < bytes ? 1 : 0;
   for (u32 l = 0; l < lane_count; ++l) {
-    outside |= (address[l] - last.begin > span) & (w.lanes[l] != 0) ? 1 : 0;
+    outside |= ((address[l] - last.begin > span) & (w.lanes[l] != 0)) ? 1 : 0;
   }
   if (outside == 0) [[likely]] {
     const u64 delta = reinterpret_cast<u64>(last.bytes) - last.begin;
@@ -123,6 +123,20 @@ void constant(Warp& w, const u64* offset, u64 size, const u8* bytes_at, u32 byte
   for (u32 l = 0; l < lane_count; ++l) at.host[l] = offset[l] + reinterpret_cast<u64>(bytes_at);
 }
 
+// A parameter at a place that the text names: the same for all lanes.
+void parameter(Warp& w, const Inst& i, Ref operand, u32 bytes, Access access, Located& at) {
+  u64 offset[lane_count];
+  offset[0] = *row<const u64>(w, operand) + static_cast<u64>(i.imm);
+  if (access != Access::read || offset[0] % bytes != 0 ||
+      offset[0] + bytes > w.kernel->param_bytes) {
+    for (u64& o : offset) o = offset[0];
+    constant(w, offset, w.kernel->param_bytes, w.block->params, bytes, access, "parameter", at);
+  }
+  const u64 host = offset[0] + reinterpret_cast<u64>(w.block->params);
+  for (u32 l = 0; l < lane_count; ++l) at.host[l] = host;
+  at.uniform = w.mask == all_lanes;
+}
+
 void space_of(Warp& w, Space space, const u64* address, u32 bytes, Access access, Located& at) {
   switch (space) {
     case Space::global:
@@ -176,6 +190,10 @@ void generic(Warp& w, u64* address, u32 bytes, Access access, Located& at) {
 }  // namespace
 
 void locate(Warp& w, const Inst& i, Ref operand, u32 which, u32 bytes, Access access, Located& at) {
+  if (i.space == Space::param && (operand & in_constants) != 0) {
+    parameter(w, i, operand, bytes, access, at);
+    return;
+  }
   u64* address = w.address;
   addresses(w, i, operand, which, address);
   if (i.space == Space::generic)

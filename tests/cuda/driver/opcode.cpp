@@ -79,6 +79,7 @@ void move(const Statement& s, const Function& f, const std::vector<std::string>&
   std::size_t at = 1;
   take_order(parts, at);
   take_space(parts, at, o.space);
+  if (!loads && o.space == Space::constant) return;
   if (loads && o.space == Space::global) take(parts, at, {"nc"});
   if (loads)
     take(parts, at, {"ca", "cg", "cs", "lu", "cv"});

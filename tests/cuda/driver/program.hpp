@@ -119,8 +119,12 @@ struct Kernel {
   std::vector<u32> param_sizes;
   std::vector<u32> param_offsets;
   u32 shared_bytes = 0;  // static
-  u32 local_bytes = 0;   // a thread
-  u32 granule = 16;      // bytes of shared memory that are always accessed together
+  // Behind each array there are some bytes that nobody may touch: they do not count as the
+  // kernel's.
+  std::vector<std::pair<u32, u32>> gaps;
+  u32 gap_bytes = 0;
+  u32 local_bytes = 0;  // a thread
+  u32 granule = 16;     // bytes of shared memory that are always accessed together
   u32 max_threads = 1024;
   int max_dynamic_shared = 48 * 1024;
   const u8* const_bank = nullptr;

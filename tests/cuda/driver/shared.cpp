@@ -40,6 +40,19 @@ int unordered_reader(const Warp& w, const Cell& cell) {
   return -1;
 }
 
+[[noreturn, gnu::noinline]] void busy(const Cell& cell, bool reads, u32 offset, u32 bytes,
+                                      int lane) {
+  if (cell.pending == is_gap) {
+    fault(illegal_address, "access of shared memory between two arrays" + where(offset, bytes),
+          lane);
+  }
+  fault(launch_failed,
+        std::string(reads ? "shared memory is read before the cp.async into it was waited for"
+                          : "shared memory is written while a cp.async into it has not landed") +
+            where(offset, bytes),
+        lane);
+}
+
 bool unordered_writer(const Warp& w, const Cell& cell) {
   return cell.write_stamp >= w.block->base_stamp && cell.writer != w.index &&
          cell.write_stamp >= w.seen[cell.writer];
@@ -52,12 +65,7 @@ void shared_read(Warp& w, u32 offset, u32 bytes, int lane) {
   const u32 bit = 1u << w.index;
   const Cells cells = cells_of(w, offset, bytes);
   for (Cell* c = cells.first; c != cells.first + cells.count; ++c) {
-    if (c->pending != 0) {
-      fault(
-          launch_failed,
-          "shared memory is read before the cp.async into it was waited for" + where(offset, bytes),
-          lane);
-    }
+    if (c->pending != 0) busy(*c, true, offset, bytes, lane);
     if (c->write_stamp < block.base_stamp) {
       fault(launch_failed, "shared memory is read before it is written" + where(offset, bytes),
             lane);
@@ -78,12 +86,7 @@ void shared_write(Warp& w, u32 offset, u32 bytes, int lane, bool atomic) {
   const Block& block = *w.block;
   const Cells cells = cells_of(w, offset, bytes);
   for (Cell* c = cells.first; c != cells.first + cells.count; ++c) {
-    if (c->pending != 0) {
-      fault(
-          launch_failed,
-          "shared memory is written while a cp.async into it has not landed" + where(offset, bytes),
-          lane);
-    }
+    if (c->pending != 0) busy(*c, false, offset, bytes, lane);
     if (atomic && c->write_stamp < block.base_stamp) {
       fault(launch_failed, "shared memory is read before it is written" + where(offset, bytes),
             lane);
@@ -107,10 +110,7 @@ void shared_pending(Warp& w, u32 offset, u32 bytes, int lane) {
     const int reader = unordered_reader(w, *c);
     if (reader >= 0) race("this was read by", static_cast<u32>(reader), offset, bytes, lane);
     if (unordered_writer(w, *c)) race("this was written by", c->writer, offset, bytes, lane);
-    if (c->pending != 0) {
-      fault(launch_failed,
-            "a cp.async into bytes that another has not reached yet" + where(offset, bytes), lane);
-    }
+    if (c->pending != 0) busy(*c, false, offset, bytes, lane);
     c->pending = 1;
   }
 }

@@ -33,8 +33,9 @@ struct Cell {
   u32 readers = 0;  // bits of warps
   u8 writer = 0;
   u8 atomic = 0;    // written by atomic operations only
-  u16 pending = 0;  // copies that have not landed
+  u16 pending = 0;  // a copy that has not landed; or is_gap
 };
+constexpr u16 is_gap = 2;  // between arrays
 
 struct Barrier {
   u32 expected = 0;  // threads
