@@ -87,20 +87,22 @@ struct Operands {
 Operands operands_for(const LinearShape& shape) {
   std::byte* input = memory().input.reserve(bytes_for(DType::f32, shape.m * shape.k));
   fill_random(input, DType::f32, shape.m * shape.k, 1);
-  return {input, memory().output.reserve(bytes_for(DType::f32, shape.m * shape.n))};
+  return {input, memory().output.reserve(bytes_for(DType::f64, shape.m * shape.n))};
 }
 
 Result<GroupLayer> layer_for(const GroupCase& c, const Operands& operands) {
-  GroupWeights weights;
-  weights.prepare(c);
-  auto packed = weights.pack_all(c);
+  const auto weights = std::make_shared<GroupWeights>();
+  weights->prepare(c);
+  if (c.rows) return GroupLayer::make(c, weights, operands.input, operands.output);
+  auto packed = weights->pack_all(c);
   if (!packed) return packed.error();
   return GroupLayer::make(c, *std::move(packed), operands.input, operands.output);
 }
 
 // Ours in other ways, whose times over that of the case are its counters: int8 with a scale for
-// each output channel, W4A8 beside activations of 16 bits, f32 beside shorter floats, one thread
-// beside all of them, half of the outputs of a small layer.
+// each output channel, W4A8 beside activations of 16 bits, f32 beside shorter floats, weights that
+// are not packed, an output of f64, one thread beside all of them, half of the outputs of a small
+// layer.
 std::vector<std::pair<const char*, GroupCase>> variants(const GroupCase& c) {
   std::vector<std::pair<const char*, GroupCase>> others;
   const auto add = [&](const char* name, auto&& change) {
@@ -118,6 +120,12 @@ std::vector<std::pair<const char*, GroupCase>> variants(const GroupCase& c) {
     });
   if (c.scheme.is_float() && c.scheme.weight != DType::f32)
     add("f32", [](GroupCase& other) { other.scheme = f32_weights; });
+  // (One sort of each is enough.)
+  const bool once = !c.cold && c.threads == 1 && (c.group == 128 || c.scheme.weight == DType::f32);
+  if (once && c.scheme.quantized != DType::s16)
+    add("rows", [](GroupCase& other) { other.rows = true; });
+  if (once && c.scheme.weight == DType::s4 && c.scheme.quantized == DType::s8)
+    add("f64", [](GroupCase& other) { other.output = DType::f64; });
   if (c.threads > 1) add("one_thread", [](GroupCase& other) { other.threads = 1; });
   if (!c.cold && c.shape.n * c.shape.k <= small_weights)
     add("half", [](GroupCase& other) { other.shape.n /= 2; });
@@ -210,7 +218,7 @@ void run_case(benchmark::State& state, const GroupCase& c, bool quick) {
       return false;
     }
     field.add({.name = name, .kind = kind, .run = [layer = *layer] { layer.run(); }},
-              layer->packed().size());
+              layer->copies());
     return true;
   };
   const auto ours = layer_for(c, operands);

@@ -83,42 +83,57 @@ Status GroupLayer::bind(const Stream& stream, const typename Plan::Descriptor& d
 
 Result<GroupLayer> GroupLayer::make(const GroupCase& c, std::vector<PackedWeight> packed,
                                     const std::byte* input, std::byte* output) {
+  GroupLayer layer;
+  layer.packed_ = std::move(packed);
+  if (const Status status = layer.bind(c, input, output); !status) return status.error();
+  return layer;
+}
+
+Result<GroupLayer> GroupLayer::make(const GroupCase& c, std::shared_ptr<const GroupWeights> rows,
+                                    const std::byte* input, std::byte* output) {
+  GroupLayer layer;
+  layer.rows_ = std::move(rows);
+  if (const Status status = layer.bind(c, input, output); !status) return status.error();
+  return layer;
+}
+
+Status GroupLayer::bind(const GroupCase& c, const std::byte* input, std::byte* output) {
   const auto [m, n, k, seconds] = c.shape;
   const Stream stream = Stream::cpu({.threads = c.threads});
   const TensorRef x(input, DType::f32, {m, k});
-  const TensorMut y(output, DType::f32, {m, n});
-  GroupLayer layer;
-  layer.packed_ = std::move(packed);
-  Status status;
+  const TensorMut y(output, c.output, {m, n});
+  std::vector<WeightRef> weights(packed_.begin(), packed_.end());
+  if (rows_ != nullptr) weights.emplace_back(TensorRef(rows_->rows(), c.scheme.weight, {n, k}));
   if (c.scheme.is_float()) {
     std::vector<FloatLinearArgs> all;
-    for (const auto& weight : layer.packed_)
-      all.push_back({.input = x, .weight = weight, .output = y});
-    status = layer.bind<FloatLinearPlan>(
-        stream, {.m = m, .n = n, .k = k, .weight = c.scheme.weight, .packed_weight = true},
+    for (const auto& weight : weights) all.push_back({.input = x, .weight = weight, .output = y});
+    return bind<FloatLinearPlan>(
+        stream,
+        {.m = m, .n = n, .k = k, .weight = c.scheme.weight, .packed_weight = rows_ == nullptr},
         std::move(all));
-  } else {
-    const auto channels = std::make_shared<std::vector<float>>(static_cast<std::size_t>(n), 0.01F);
-    std::vector<LinearArgs> all;
-    for (const auto& weight : layer.packed_)
-      all.push_back({.input = x,
-                     .weight = weight,
-                     .weight_scales = c.group == 0 ? TensorRef(*channels) : TensorRef(),
-                     .output = y});
-    status = layer.bind<QuantizedLinearPlan>(stream,
-                                             {.m = m,
-                                              .n = n,
-                                              .k = k,
-                                              .weight = c.scheme.weight,
-                                              .quantized = c.scheme.quantized,
-                                              .packed_weight = true,
-                                              .group_size = c.group,
-                                              .weight_scale = DType::f16},
-                                             std::move(all));
-    layer.channels_ = channels;
   }
-  if (!status) return status.error();
-  return layer;
+  const auto channels = std::make_shared<std::vector<float>>(static_cast<std::size_t>(n), 0.01F);
+  channels_ = channels;
+  TensorRef scales;
+  if (c.group == 0) {
+    scales = TensorRef(*channels);
+  } else if (rows_ != nullptr) {
+    scales = TensorRef(rows_->scales().data(), {n, k / c.group});
+  }
+  std::vector<LinearArgs> all;
+  for (const auto& weight : weights)
+    all.push_back({.input = x, .weight = weight, .weight_scales = scales, .output = y});
+  return bind<QuantizedLinearPlan>(stream,
+                                   {.m = m,
+                                    .n = n,
+                                    .k = k,
+                                    .weight = c.scheme.weight,
+                                    .output = c.output,
+                                    .quantized = c.scheme.quantized,
+                                    .packed_weight = rows_ == nullptr,
+                                    .group_size = c.group,
+                                    .weight_scale = DType::f16},
+                                   std::move(all));
 }
 
 }  // namespace octavo::bench

@@ -37,6 +37,8 @@ struct GroupCase {
   LinearShape shape{};
   bool cold = false;
   int threads = 1;
+  bool rows = false;  // weights as rows, not packed
+  DType output = DType::f32;
 
   // "linear/groups/w4a8/g32/warm/128x4096x4096/1t", "linear/groups/w8a16/channel/...",
   // "linear/floats/bf16/warm/128x4096x4096/1t"
@@ -64,14 +66,19 @@ class GroupWeights {
   std::vector<float> wide_scales_;
 };
 
-// Our plan for a case, from f32 to f32.
+// Our plan for a case, from f32.
 class GroupLayer {
  public:
   static Result<GroupLayer> make(const GroupCase& c, std::vector<PackedWeight> packed,
                                  const std::byte* input, std::byte* output);
+  // The same of weights as rows.
+  static Result<GroupLayer> make(const GroupCase& c, std::shared_ptr<const GroupWeights> rows,
+                                 const std::byte* input, std::byte* output);
   void run() const { run_(); }
   [[nodiscard]] Target target() const { return target_; }
   [[nodiscard]] const std::vector<PackedWeight>& packed() const { return packed_; }
+  // Of the weight: those that are used one after another.
+  [[nodiscard]] std::size_t copies() const { return rows_ != nullptr ? 1 : packed_.size(); }
   [[nodiscard]] std::int64_t bytes() const { return static_cast<std::int64_t>(packed_[0].bytes()); }
 
  private:
@@ -79,7 +86,10 @@ class GroupLayer {
   Status bind(const Stream& stream, const typename Plan::Descriptor& descriptor,
               std::vector<typename Plan::Args> all);
 
+  Status bind(const GroupCase& c, const std::byte* input, std::byte* output);
+
   std::vector<PackedWeight> packed_;
+  std::shared_ptr<const GroupWeights> rows_;            // or these
   std::shared_ptr<const std::vector<float>> channels_;  // scales of no groups
   Target target_ = Target::scalar;
   std::function<void()> run_;

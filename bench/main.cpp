@@ -37,9 +37,9 @@ that. A peer's column is its time over ours (2x: ours is twice as fast). "onnx" 
 of profile torch. "run" is what a call costs beside its elements: the time for n elements and for n/2,
 extrapolated to none.
 Of linear layers, "peak" is the time of as many multiplications and additions in registers over ours,
-"stream" that of reading the weights; "f32", "packed", "int8", "w4a8" and "one thread" are the times of
-ours in that way over this one; "run" is what a call costs beside its outputs, likewise. Weights are
-warm (the same in every call) or cold (not in any cache).
+"stream" that of reading the weights; "f32", "packed", "int8", "w4a8", "rows", "f64" and "one thread"
+are the times of ours in that way over this one; "run" is what a call costs beside its outputs,
+likewise. Weights are warm (the same in every call) or cold (not in any cache).
 )";
 
 std::string cpu_name() {

@@ -36,6 +36,8 @@ constexpr Column groups[] = {
     {"int8", "int8", "%.2fx"},
     {"w4a8", "w4a8", "%.2fx"},
     {"f32", "f32", "%.2fx"},
+    {"rows", "rows", "%.2fx"},
+    {"f64", "f64", "%.2fx"},
     {"one_thread", "one thread", "%.2fx"},
     {"run_ns", "run", "%.0f ns"},
 };

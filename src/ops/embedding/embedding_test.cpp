@@ -72,11 +72,10 @@ EmbeddingData make(EmbeddingDescriptor d, DType scale, std::int64_t count, std::
   data.table = Matrix(d.table, d.rows, d.columns, is_packed(d.table) ? 4 : 5);
   for (std::int64_t r = 0; r < d.rows; ++r)
     for (std::int64_t c = 0; c < d.columns; ++c)
-      data.table.set(
-          r, c,
-          is_float(d.table) && d.table != d.output && random.below(2) == 0
-              ? encode(d.table, tame(random, 100))
-              : random.next() & (is_float(d.table) && d.table != d.output ? 0x7BFF : ~0ULL));
+      data.table.set(r, c,
+                     is_float(d.table) && d.table != d.output && random.below(2) == 0
+                         ? encode(d.table, tame(random, 100))
+                         : random.next());
   data.scales = Matrix(scale, 1, d.rows * data.groups, 0);
   for (std::int64_t i = 0; i < data.scales.columns; ++i) {
     data.scales.set(0, i, encode(scale, tame(random, 2)));

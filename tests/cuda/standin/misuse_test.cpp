@@ -155,7 +155,7 @@ const Mutation mutations[] = {
     {"ShuffleOfLanesThatAreElsewhere", "shfl.sync.bfly.b32 %r11, %r10, 1, 31, -1;",
      "mov.u32 %r11, 0;\nsetp.eq.u32 %p3, %r30, 0;\n@%p3 bra OVER;\nshfl.sync.bfly.b32 %r11, %r10, "
      "1, 31, -1;\nOVER:",
-     launch_failed, "shfl.sync with the mask 0xffffffff, executed by the lanes 0xfffffffe"},
+     launch_failed, "a barrier in divergent code: the lanes 0x00000001 of 0xffffffff"},
     {"ShuffleWithTooSmallAMask", "1, 31, -1;", "1, 31, 65535;", launch_failed,
      "shfl.sync with the mask 0x0000ffff"},
     {"EndlessLoop", "mov.u32 %r9, 127;", "AGAIN:\nmov.u32 %r9, 127;\nbra AGAIN;", launch_failed,

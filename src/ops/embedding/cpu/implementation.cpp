@@ -7,9 +7,9 @@
 #include "core/parallel.hpp"
 #include "core/parts.hpp"
 #include "numerics/affine.hpp"
-#include "numerics/linear.hpp"
 #include "ops/elementwise/cpu/kernels.hpp"
 #include "ops/embedding/implementation.hpp"
+#include "ops/runs/cpu/convert.hpp"
 
 namespace octavo::detail {
 namespace {
@@ -18,6 +18,8 @@ namespace {
 constexpr std::int64_t elements_per_part = std::int64_t{1} << 16;
 // Groups of a row that are dequantized in one call.
 constexpr std::int64_t groups_at_once = 256;
+
+std::int64_t size_of(DType type) { return bits(type) / 8; }
 
 void load_scales(const TensorRef& scales, std::int64_t first, std::int64_t n, float* to) {
   numerics::with_type(numerics::FloatTypes(), scales.dtype, [&]<DType type>() {
@@ -28,9 +30,10 @@ void load_scales(const TensorRef& scales, std::int64_t first, std::int64_t n, fl
 
 class CpuEmbedding final : public EmbeddingImpl {
  public:
-  CpuEmbedding(const EmbeddingDescriptor& d, KernelFunction dequantize)
+  CpuEmbedding(const EmbeddingDescriptor& d, KernelFunction dequantize, ConvertFunction convert)
       : EmbeddingImpl(d),
-        dequantize_(dequantize) {}
+        dequantize_(dequantize),
+        convert_(convert) {}
 
   [[nodiscard]] Status check_values(const EmbeddingArgs& args) const override {
     const FpEnvironment environment;  // (f64 may be rounded)
@@ -79,21 +82,15 @@ class CpuEmbedding final : public EmbeddingImpl {
   std::uint32_t convert(const EmbeddingArgs& args, std::int64_t row, std::int64_t to) const {
     const std::int64_t from = row * args.table.strides[0];
     const std::int64_t at = to * args.output.strides[0];
+    const auto* input =
+        static_cast<const std::byte*>(args.table.data) + from * size_of(problem.table);
+    auto* output = static_cast<std::byte*>(args.output.data) + at * size_of(problem.output);
     if (problem.table == problem.output) {
-      const std::int64_t size = bits(problem.table) / 8;
-      std::memcpy(static_cast<std::byte*>(args.output.data) + at * size,
-                  static_cast<const std::byte*>(args.table.data) + from * size,
-                  static_cast<std::size_t>(problem.columns * size));
-      return target_bit();
+      std::memcpy(output, input,
+                  static_cast<std::size_t>(problem.columns * size_of(problem.table)));
+    } else {
+      convert_(input, problem.columns, output);
     }
-    numerics::with_type(EmbeddingFloats(), problem.table, [&]<DType table>() {
-      numerics::with_type(EmbeddingFloats(), problem.output, [&]<DType output>() {
-        using T = typename numerics::Type<output>::Storage;
-        auto* out = static_cast<T*>(args.output.data) + at;
-        for (std::int64_t j = 0; j < problem.columns; ++j)
-          out[j] = numerics::stored<T>(numerics::Type<table>::read(args.table.data, from + j));
-      });
-    });
     return target_bit();
   }
 
@@ -127,6 +124,7 @@ class CpuEmbedding final : public EmbeddingImpl {
   [[nodiscard]] std::uint32_t target_bit() const { return 1U << static_cast<unsigned>(sku.target); }
 
   const KernelFunction dequantize_;  // of quantized tables
+  const ConvertFunction convert_;    // of floats of another type
 };
 
 template <Target target>
@@ -134,11 +132,14 @@ struct Find {
   static Found<std::shared_ptr<EmbeddingImpl>> find(const EmbeddingDescriptor& d,
                                                     const Allowed& /*allowed*/) {
     KernelFunction kernel = nullptr;
-    if (!is_float(d.table)) {
+    ConvertFunction convert = nullptr;
+    if (is_float(d.table)) {
+      convert = find_convert<target>(d.table, d.output);
+    } else {
       kernel = find_kernel<target>({Op::dequantize, d.output, d.table, false});
       if (kernel == nullptr) return {nullptr, "no kernel for these types"};
     }
-    return {std::make_shared<CpuEmbedding>(d, kernel)};
+    return {std::make_shared<CpuEmbedding>(d, kernel, convert)};
   }
 };
 

@@ -55,11 +55,21 @@ using EpilogueTypes =
 template <Target target, class C>
 EpilogueFunction<C> find_epilogue(DType output);
 
-#define OCTAVO_DECLARE(target)                                        \
-  template <>                                                         \
-  EpilogueFunction<float> find_epilogue<target, float>(DType output); \
-  template <>                                                         \
-  EpilogueFunction<double> find_epilogue<target, double>(DType output)
+/// What a group of weights adds to its segment: y = fma(C(acc), column_scale, y), where `output`
+/// has y, of C and group_columns apart. Sums, columns and y may be read and written up to
+/// group_columns.
+template <Target target, class C>
+EpilogueFunction<C> find_terms();
+
+#define OCTAVO_DECLARE(target)                                          \
+  template <>                                                           \
+  EpilogueFunction<float> find_epilogue<target, float>(DType output);   \
+  template <>                                                           \
+  EpilogueFunction<double> find_epilogue<target, double>(DType output); \
+  template <>                                                           \
+  EpilogueFunction<float> find_terms<target, float>();                  \
+  template <>                                                           \
+  EpilogueFunction<double> find_terms<target, double>()
 OCTAVO_VECTOR_TARGETS(OCTAVO_DECLARE);
 #undef OCTAVO_DECLARE
 

@@ -82,12 +82,28 @@ HWY_INLINE void LoadSums(const EpilogueCall<C>& call, std::int64_t row, std::int
   }
 }
 
+// Four vectors of a row's acc.
+template <class C, class D, class V>
+HWY_INLINE void LoadAcc(const EpilogueCall<C>& call, std::int64_t row, std::int64_t column, D d,
+                        V& a, V& b, V& c, V& e) {
+  const Ints<D> di;
+  auto ia = hn::Zero(di), ib = ia, ic = ia, ie = ia;
+  LoadSums(call, call.halves == 1 ? row : 2 * row, column, di, ia, ib, ic, ie);
+  if (call.halves == 1) {
+    a = FromSums(d, ia), b = FromSums(d, ib), c = FromSums(d, ic), e = FromSums(d, ie);
+    return;
+  }
+  auto la = hn::Zero(di), lb = la, lc = la, le = la;
+  LoadSums(call, 2 * row + 1, column, di, la, lb, lc, le);
+  a = FromHalves(d, ia, la), b = FromHalves(d, ib, lb);
+  c = FromHalves(d, ic, lc), e = FromHalves(d, ie, le);
+}
+
 // One row's block of four vectors; `residual` is null where there is none.
 template <class C, class T>
 HWY_INLINE void EpilogueBlock(const EpilogueCall<C>& call, std::int64_t row, std::int64_t column,
                               const T* residual, T* to) {
   const EpilogueTag<C> d;
-  const Ints<EpilogueTag<C>> di;
   using V = hn::Vec<EpilogueTag<C>>;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   auto a = hn::Zero(d), b = a, c = a, e = a;
@@ -95,16 +111,7 @@ HWY_INLINE void EpilogueBlock(const EpilogueCall<C>& call, std::int64_t row, std
     const C* values = call.values + row * detail::group_columns + column;
     EachOf4(a, b, c, e, [&](V, int i) HWY_ATTR { return hn::LoadU(d, values + i * lanes); });
   } else {
-    auto ia = hn::Zero(di), ib = ia, ic = ia, ie = ia;
-    LoadSums(call, call.halves == 1 ? row : 2 * row, column, di, ia, ib, ic, ie);
-    if (call.halves == 1) {
-      a = FromSums(d, ia), b = FromSums(d, ib), c = FromSums(d, ic), e = FromSums(d, ie);
-    } else {
-      auto la = hn::Zero(di), lb = la, lc = la, le = la;
-      LoadSums(call, 2 * row + 1, column, di, la, lb, lc, le);
-      a = FromHalves(d, ia, la), b = FromHalves(d, ib, lb);
-      c = FromHalves(d, ic, lc), e = FromHalves(d, ie, le);
-    }
+    LoadAcc(call, row, column, d, a, b, c, e);
   }
   const auto row_scale = hn::Set(d, call.row_scale[row]);
   const auto scale = [&](int i) HWY_ATTR {
@@ -152,6 +159,24 @@ void EpilogueKernel(const EpilogueCall<C>& call) {
   }
 }
 
+template <class C>
+void TermsKernel(const EpilogueCall<C>& call) {
+  const EpilogueTag<C> d;
+  using V = hn::Vec<EpilogueTag<C>>;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t row = 0; row < call.rows; ++row)
+    for (std::int64_t column = 0; column < call.columns; column += 4 * lanes) {
+      C* y = static_cast<C*>(call.output) + row * detail::group_columns + column;
+      const C* scales = call.column_scale + column;
+      auto a = hn::Zero(d), b = a, c = a, e = a;
+      LoadAcc(call, row, column, d, a, b, c, e);
+      EachOf4(a, b, c, e, [&](V v, int i) HWY_ATTR {
+        return hn::MulAdd(v, hn::LoadU(d, scales + i * lanes), hn::LoadU(d, y + i * lanes));
+      });
+      Store4(d, a, b, c, e, y, false);
+    }
+}
+
 void SumsKernel(const EpilogueCall<float>& call) {
   const Ints<EpilogueTag<float>> di;
   constexpr size_t max_block = 4 * hn::MaxLanes(Ints<EpilogueTag<float>>());
@@ -193,6 +218,14 @@ EpilogueFunction<double> find_epilogue<HWY_NAMESPACE::this_target, double>(DType
       EpilogueTypes<double>(), output, []<DType type>() -> EpilogueFunction<double> {
         return HWY_NAMESPACE::EpilogueKernel<double, typename numerics::Type<type>::Storage>;
       });
+}
+template <>
+EpilogueFunction<float> find_terms<HWY_NAMESPACE::this_target, float>() {
+  return HWY_NAMESPACE::TermsKernel<float>;
+}
+template <>
+EpilogueFunction<double> find_terms<HWY_NAMESPACE::this_target, double>() {
+  return HWY_NAMESPACE::TermsKernel<double>;
 }
 }  // namespace octavo::detail
 #endif  // OCTAVO_SIMD_PASS

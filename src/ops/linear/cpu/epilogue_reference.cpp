@@ -49,6 +49,15 @@ void kernel(const EpilogueCall<C>& call) {
 }
 
 template <class C>
+void terms(const EpilogueCall<C>& call) {
+  for (std::int64_t row = 0; row < call.rows; ++row)
+    for (std::int64_t column = 0; column < call.columns; ++column) {
+      C& y = static_cast<C*>(call.output)[row * group_columns + column];
+      y = std::fma(acc_of(call, row, column), call.column_scale[column], y);
+    }
+}
+
+template <class C>
 EpilogueFunction<C> find(DType output) {
   return numerics::find_type(EpilogueTypes<C>(), output,
                              []<DType type>() -> EpilogueFunction<C> { return kernel<C, type>; });
@@ -63,6 +72,14 @@ EpilogueFunction<float> find_epilogue<Target::scalar, float>(DType output) {
 template <>
 EpilogueFunction<double> find_epilogue<Target::scalar, double>(DType output) {
   return find<double>(output);
+}
+template <>
+EpilogueFunction<float> find_terms<Target::scalar, float>() {
+  return terms<float>;
+}
+template <>
+EpilogueFunction<double> find_terms<Target::scalar, double>() {
+  return terms<double>;
 }
 
 }  // namespace octavo::detail

@@ -49,12 +49,27 @@ CpuFloatLinear::Block CpuFloatLinear::Blocks::operator[](std::int64_t i) const {
 }
 
 void CpuFloatLinear::bring(const TensorRef& input, const Block& block, float* to) const {
-  for (std::int64_t r = 0; r < block.rows && problem.k > 0; ++r) {
-    const std::int64_t row = (block.first + r) * input.strides[0];
-    numerics::with_type(FloatLinearTypes(), problem.activation, [&]<DType type>() {
-      for (std::int64_t k = 0; k < problem.k; ++k)
-        to[k * block.rows + r] = numerics::Type<type>::read(input.data, row + k);
-    });
+  constexpr std::int64_t piece = 512;
+  alignas(64) float widened[float_rows][piece];
+  const std::int64_t size = bits(problem.activation) / 8;
+  const ConvertFunction widen = problem.activation == DType::f32
+                                    ? nullptr
+                                    : kernels_.conversion(problem.activation, DType::f32);
+  const unsigned char* rows[float_rows];
+  for (std::int64_t k = 0; k < problem.k; k += piece) {
+    const std::int64_t n = std::min(piece, problem.k - k);
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      rows[r] = static_cast<const unsigned char*>(input.data) +
+                ((block.first + r) * input.strides[0] + k) * size;
+      if (widen == nullptr) continue;
+      widen(rows[r], n, block.rows == 1 ? to + k : widened[r]);
+      rows[r] = reinterpret_cast<const unsigned char*>(widened[r]);
+    }
+    if (block.rows == 1) continue;  // (One row of f32 is read where it is.)
+    // (A float is as long as a step of bytes.)
+    static_assert(sizeof(float) == step_k);
+    kernels_.rows.interleave(rows, block.rows, n * step_k, 0,
+                             reinterpret_cast<unsigned char*>(to + k * block.rows));
   }
 }
 

@@ -50,11 +50,10 @@ struct GroupTile {
   // Of few rows memory decides, and hardware alone asks it too late: for the lines of the first
   // vector, which the others share. Of many, bytes are in the second cache, which is nearer. (It
   // never faults, whatever is there.)
-  static void ask_ahead(int v, const unsigned char* at) {
+  static void ask_ahead(int v, const unsigned char* at, std::int64_t bytes = code_bytes) {
     constexpr std::int64_t ahead = chains > 2 ? 1024 : E::ahead(chains);
     if ((chains > 2 && nibbles) || v % per_panel != 0) return;
-    for (std::int64_t line = 0; line < code_bytes; line += 64)
-      __builtin_prefetch(at + ahead + line);
+    for (std::int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(at + ahead + line);
   }
 
   // Nibbles by one row: all bits, and the upper half alone, are one operation less for each byte.
@@ -225,7 +224,10 @@ struct GroupTile {
         Sums s[count][chains][2];
         Codes codes;
 #pragma GCC unroll 4
-        for (int v = 0; v < count; ++v) codes[v] = at[v] + scale_bytes + column_of(first + v) * 4;
+        for (int v = 0; v < count; ++v) {
+          ask_ahead(v, at[v], scale_bytes);
+          codes[v] = at[v] + scale_bytes + column_of(first + v) * 4;
+        }
         start<plain>(call, first, g, row_sums, s);
         add(a, codes, call.steps, s);
 #pragma GCC unroll 4

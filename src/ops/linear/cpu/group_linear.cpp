@@ -57,7 +57,8 @@ CpuGroupLinear::CpuGroupLinear(const LinearProblem& p, const GroupKernel& kernel
       widened_(p.k, widened_format(format)),
       layout_(p, format, kernel, threads_),
       segments_(numerics::segments_of(p.k)),
-      wide_(p.group == 0 ? is_wide(p) : has_wide_groups(p)) {
+      wide_(p.group == 0 ? is_wide(p) : has_wide_groups(p)),
+      long_(p.group > max_narrow_k(p)) {
   for (int j = 0; j < segments_; ++j)
     segment_[j] = {numerics::segment_begin(panel_.groups, segments_, j + 1),
                    numerics::merges_after(j)};
@@ -106,6 +107,8 @@ void CpuGroupLinear::find_weights(const LinearOperands& o, const GroupRows& rows
       if (problem.group != 0) {
         plain.scales = o.weight_scales->data;
         plain.scale_type = o.weight_scales->dtype;
+        if (plain.scale_type != format.scales)
+          plain.convert = kernels_.conversion(plain.scale_type, format.scales);
         if (problem.weight_zero_points)
           plain.zero_points = static_cast<const std::int32_t*>(o.weight_zero_points->data);
       }
@@ -197,10 +200,10 @@ void CpuGroupLinear::multiply(const Stream& stream, void* workspace, const Linea
         const RowBlock block = rows.block(b);
         alignas(64) C values[max_tile_rows * group_columns];
         if constexpr (sizeof(C) == 4) {
-          ran |= wide_ ? multiply_groups_exactly(rows, block, pair, values)
+          ran |= wide_ ? multiply_in_turn(rows, block, pair, values)
                        : multiply_groups(rows, block, pair, values);
         } else {
-          ran |= multiply_groups_exactly(rows, block, pair, values);
+          ran |= multiply_in_turn(rows, block, pair, values);
         }
         C row_scale[max_tile_rows];
         rows.load_scales(block.first, block.rows, row_scale);
@@ -245,84 +248,143 @@ std::uint32_t CpuGroupLinear::multiply_groups(const GroupRows& rows, const RowBl
   return bit(kernel_.run(call, pair.panel->nibbles));
 }
 
-// Exact sums of one group's products, in 64 bits, with all that is taken off; halves put together.
-// wide_columns apart.
+// What a group adds to values, as kernels take it; past the last column are zeros.
+template <class C>
+struct CpuGroupLinear::Terms {
+  alignas(64) C scales[group_columns] = {};
+  alignas(64) std::int32_t zeros[group_columns] = {};
+  alignas(64) std::int32_t column_sums[group_columns] = {};
+  alignas(64) std::int32_t sums[max_tile_rows * group_columns];
+  EpilogueCall<C> call;
+};
+
+// The same in C, group after group: products, and what they add to the segment.
+template <class C>
+std::uint32_t CpuGroupLinear::multiply_in_turn(const GroupRows& rows, const RowBlock& block,
+                                               const Pair& pair, C* values) const {
+  constexpr std::int64_t most = max_tile_rows * group_columns;
+  const std::int64_t count = block.rows * group_columns;
+  const ConvertFunction convert = kernels_.conversion(format.scales, dtype_of<C>);
+  alignas(64) C pending[3][most];
+  Terms<C> terms;
+  prepare_terms(rows, block, pair, terms);
+  terms.call.output = values;
+  std::uint32_t ran = 0;
+  int levels = 0;
+  std::int64_t g = 0;
+  for (int j = 0;;) {
+    std::fill_n(values, count, C(0));
+    for (; g < segment_[j].end; ++g) {
+      for (int i = 0; i < pair.panels; ++i)
+        convert(pair.weights[i] + g * pair.panel->group_bytes, wide_columns,
+                terms.scales + i * wide_columns);
+      ran |= long_ ? add_group_exactly(rows, block, pair, g, terms.scales, values)
+                   : add_group(rows, block, pair, g, terms);
+    }
+    for (int merge = segment_[j].merges; merge > 0; --merge) {
+      --levels;
+      for (std::int64_t at = 0; at < count; ++at) values[at] = pending[levels][at] + values[at];
+    }
+    if (++j == segments_) return ran;
+    std::copy_n(values, count, pending[levels++]);
+  }
+}
+
+template <class C>
+void CpuGroupLinear::prepare_terms(const GroupRows& rows, const RowBlock& block, const Pair& pair,
+                                   Terms<C>& terms) const {
+  EpilogueCall<C>& call = terms.call;
+  call.rows = block.rows;
+  call.columns = pair.panels * wide_columns;
+  call.halves = layout_.halves;
+  call.sums = terms.sums;
+  if (pair.panels == 1)
+    for (int r = 0; r < block.rows * layout_.halves; ++r)
+      std::fill_n(terms.sums + r * group_columns + wide_columns, wide_columns, 0);
+  const std::int32_t offset = offset_of(problem.weight);
+  if (!format.zero_points) std::fill_n(terms.zeros, group_columns, offset);
+  if (format.zero_points || offset != 0) call.weight_zero = terms.zeros;
+  if (layout_.adds_columns) {
+    call.column_sum = terms.column_sums;
+    call.row_zero = rows.zeros(block.first);
+  }
+  call.column_scale = terms.scales;
+}
+
+GroupSumsCall CpuGroupLinear::products_of(const GroupRows& rows, const RowBlock& block,
+                                          const Pair& pair, std::int64_t g) const {
+  GroupSumsCall call;
+  call.activations = rows.at(block) + g * panel_.steps * step_k * block.rows * layout_.halves;
+  call.run = rows.run();
+  call.rows = block.rows;
+  call.parts = layout_.halves;
+  call.panels = pair.panels;
+  for (int i = 0; i < pair.panels; ++i)
+    call.codes[i] = pair.weights[i] + g * pair.panel->group_bytes + panel_.scale_bytes;
+  call.steps = panel_.steps;
+  return call;
+}
+
+// Sums fit 32 bits, of each half where there are two.
+template <class C>
+std::uint32_t CpuGroupLinear::add_group(const GroupRows& rows, const RowBlock& block,
+                                        const Pair& pair, std::int64_t g, Terms<C>& terms) const {
+  GroupSumsCall products = products_of(rows, block, pair, g);
+  products.sums = terms.sums;
+  const std::uint32_t ran = bit(kernel_.sums(products, pair.panel->nibbles));
+  terms.call.row_term = rows.sums(block) + g * block.rows * layout_.halves;
+  for (int i = 0; i < pair.panels; ++i) {
+    const std::int64_t to = i * wide_columns;
+    if (format.zero_points)
+      std::copy_n(pair.zero_points[i] + g * wide_columns, wide_columns, terms.zeros + to);
+    if (layout_.adds_columns)
+      std::copy_n(pair.column_sums[i] + g * wide_columns, wide_columns, terms.column_sums + to);
+  }
+  kernels_.terms<C>()(terms.call);
+  return ran;
+}
+
+// Sums that do not: in pieces and in 64 bits. (Beside the products of so long a group all else is
+// little.)
+template <class C>
 std::uint32_t CpuGroupLinear::add_group_exactly(const GroupRows& rows, const RowBlock& block,
-                                                const Pair& pair, int panel, std::int64_t g,
-                                                std::int64_t* sums) const {
+                                                const Pair& pair, std::int64_t g, const C* scales,
+                                                C* values) const {
   std::uint32_t ran = 0;
   const int halves = layout_.halves;
-  const unsigned char* weights = pair.weights[panel];
+  const std::int64_t columns = pair.panels * wide_columns;
   const auto weight_of = [&](int h) { return halves == 2 && h == 0 ? 256 : 1; };
-  std::fill_n(sums, block.rows * wide_columns, 0);
+  std::int64_t sums[max_tile_rows * group_columns] = {};
   const std::int64_t piece = piece_steps(rows);
-  for (std::int64_t done = 0; done < panel_.steps; done += piece) {
+  GroupSumsCall call = products_of(rows, block, pair, g);
+  for (std::int64_t left = panel_.steps; left > 0; left -= piece) {
     alignas(64) std::int32_t found[max_tile_rows * group_columns];
-    GroupSumsCall call;
-    call.activations = rows.at(block) + (g * panel_.steps + done) * step_k * block.rows * halves;
-    call.run = rows.run();
-    call.rows = block.rows;
-    call.parts = halves;
-    call.codes[0] =
-        weights + g * pair.panel->group_bytes + panel_.scale_bytes + done * pair.panel->code_bytes;
-    call.steps = std::min(piece, panel_.steps - done);
+    call.steps = std::min(piece, left);
     call.sums = found;
     ran |= bit(kernel_.sums(call, pair.panel->nibbles));
     for (int r = 0; r < block.rows; ++r)
       for (int h = 0; h < halves; ++h)
-        for (std::int64_t c = 0; c < wide_columns; ++c)
-          sums[r * wide_columns + c] +=
+        for (std::int64_t c = 0; c < columns; ++c)
+          sums[r * group_columns + c] +=
               std::int64_t{found[(r * halves + h) * group_columns + c]} * weight_of(h);
+    call.activations += piece * step_k * block.rows * halves;
+    for (int i = 0; i < pair.panels; ++i) call.codes[i] += piece * pair.panel->code_bytes;
   }
   for (int r = 0; r < block.rows; ++r) {
     const std::int32_t* row_sums = rows.sums(block) + (g * block.rows + r) * halves;
     std::int64_t sum = 0;
     for (int h = 0; h < halves; ++h) sum += std::int64_t{row_sums[h]} * weight_of(h);
     const std::int64_t row_zero = layout_.adds_columns ? *rows.zeros(block.first + r) : 0;
-    for (std::int64_t c = 0; c < wide_columns; ++c) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const std::int64_t panel = c / wide_columns;
+      const std::int64_t at = g * wide_columns + c % wide_columns;
       std::int64_t zero = offset_of(problem.weight);
-      if (format.zero_points) zero = pair.zero_points[panel][g * wide_columns + c];
-      std::int64_t& d = sums[r * wide_columns + c];
-      d -= zero * sum;
-      if (row_zero != 0) d -= row_zero * pair.column_sums[panel][g * wide_columns + c];
+      if (format.zero_points) zero = pair.zero_points[panel][at];
+      std::int64_t d = sums[r * group_columns + c] - zero * sum;
+      if (row_zero != 0) d -= row_zero * pair.column_sums[panel][at];
+      C& y = values[r * group_columns + c];
+      y = std::fma(static_cast<C>(d), scales[c], y);
     }
-  }
-  return ran;
-}
-
-template <class C>
-std::uint32_t CpuGroupLinear::multiply_groups_exactly(const GroupRows& rows, const RowBlock& block,
-                                                      const Pair& pair, C* values) const {
-  std::uint32_t ran = 0;
-  constexpr std::int64_t most = max_tile_rows * wide_columns;
-  const std::int64_t count = block.rows * wide_columns;
-  std::fill_n(values, block.rows * group_columns, C(0));
-  for (int i = 0; i < pair.panels; ++i) {
-    C pending[4][most];  // as numerics::SegmentTree has it, the sum of a segment on top
-    int levels = 0;
-    std::int64_t g = 0;
-    for (int j = 0; j < segments_; ++j) {
-      C* y = pending[levels];
-      std::fill_n(y, count, C(0));
-      for (; g < segment_[j].end; ++g) {
-        std::int64_t d[most];
-        ran |= add_group_exactly(rows, block, pair, i, g, d);
-        C scales[wide_columns];
-        load_floats(pair.weights[i] + g * pair.panel->group_bytes, format.scales, false, 0,
-                    wide_columns, scales);
-        for (std::int64_t at = 0; at < count; ++at)
-          y[at] = std::fma(static_cast<C>(d[at]), scales[at % wide_columns], y[at]);
-      }
-      for (int merge = segment_[j].merges; merge > 0; --merge) {
-        --levels;
-        for (std::int64_t at = 0; at < count; ++at)
-          pending[levels][at] = pending[levels][at] + pending[levels + 1][at];
-      }
-      ++levels;
-    }
-    for (int r = 0; r < block.rows; ++r)
-      std::copy_n(pending[0] + r * wide_columns, wide_columns,
-                  values + r * group_columns + i * wide_columns);
   }
   return ran;
 }

@@ -21,6 +21,8 @@ class CpuGroupLinear final : public LinearImpl {
  private:
   // Two panels of weights, and what is known of their columns.
   struct Pair;
+  template <class C>
+  struct Terms;
 
   void prepare(const Stream& stream, const GroupRows& rows) const;
   template <class C>
@@ -36,11 +38,21 @@ class CpuGroupLinear final : public LinearImpl {
   // Values of a block, group_columns apart; or its sums.
   std::uint32_t multiply_groups(const GroupRows& rows, const RowBlock& block, const Pair& pair,
                                 float* values) const;
-  std::uint32_t add_group_exactly(const GroupRows& rows, const RowBlock& block, const Pair& pair,
-                                  int panel, std::int64_t g, std::int64_t* sums) const;
   template <class C>
-  std::uint32_t multiply_groups_exactly(const GroupRows& rows, const RowBlock& block,
-                                        const Pair& pair, C* values) const;
+  std::uint32_t multiply_in_turn(const GroupRows& rows, const RowBlock& block, const Pair& pair,
+                                 C* values) const;
+  // The products of a group, without a place for sums.
+  [[nodiscard]] GroupSumsCall products_of(const GroupRows& rows, const RowBlock& block,
+                                          const Pair& pair, std::int64_t g) const;
+  template <class C>
+  void prepare_terms(const GroupRows& rows, const RowBlock& block, const Pair& pair,
+                     Terms<C>& terms) const;
+  template <class C>
+  std::uint32_t add_group(const GroupRows& rows, const RowBlock& block, const Pair& pair,
+                          std::int64_t g, Terms<C>& terms) const;
+  template <class C>
+  std::uint32_t add_group_exactly(const GroupRows& rows, const RowBlock& block, const Pair& pair,
+                                  std::int64_t g, const C* scales, C* values) const;
   std::uint32_t add_products(const GroupRows& rows, const RowBlock& block, const Pair& pair,
                              std::int32_t* sums) const;
   std::uint32_t add_products_exactly(const GroupRows& rows, const RowBlock& block, const Pair& pair,
@@ -58,6 +70,7 @@ class CpuGroupLinear final : public LinearImpl {
   const int segments_;
   GroupSegment segment_[numerics::max_segments];
   const bool wide_;  // sums of more than 32 bits, of groups or of channels
+  const bool long_;  // of groups, of each half where there are two
 };
 
 }  // namespace octavo::detail

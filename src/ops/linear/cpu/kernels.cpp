@@ -26,6 +26,9 @@ struct Find {
     };
     const DType compute = compute_type(p);
     found.rows = row_kernels<target>();
+    found.conversion = find_convert<target>;
+    found.terms_f32 = find_terms<target, float>();
+    found.terms_f64 = find_terms<target, double>();
     found.sums = need(find_epilogue<target, float>(DType::s32), "sums", DType::s32, DType::s32);
     if (compute == DType::f64) {
       found.epilogue_f64 =

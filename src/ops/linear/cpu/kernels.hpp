@@ -7,6 +7,7 @@
 #include "ops/linear/cpu/row_kernels.hpp"
 #include "ops/linear/problem.hpp"
 #include "ops/runs/cpu/call.hpp"
+#include "ops/runs/cpu/convert.hpp"
 
 namespace octavo::detail {
 
@@ -16,10 +17,14 @@ struct LinearKernels {
   RowKernels rows;
   EpilogueFunction<float> sums = nullptr;  // to s32
   FloatFunction floats = nullptr;          // of layers of floats
+  // Of floats of one type to another: there are some of each kind.
+  ConvertFunction (*conversion)(DType from, DType to) = nullptr;
   // Of the problem's compute type; to its output, or where none is `direct`, to values of C.
   EpilogueFunction<float> epilogue_f32 = nullptr;
   EpilogueFunction<double> epilogue_f64 = nullptr;
   bool direct = false;
+  EpilogueFunction<float> terms_f32 = nullptr;  // of groups, likewise
+  EpilogueFunction<double> terms_f64 = nullptr;
   // From values of C to an output that is quantized; the reference is for zero points that vectors
   // cannot do exactly.
   KernelFunction quantize = nullptr;
@@ -36,6 +41,14 @@ struct LinearKernels {
       return epilogue_f64;
     } else {
       return epilogue_f32;
+    }
+  }
+  template <class C>
+  [[nodiscard]] EpilogueFunction<C> terms() const {
+    if constexpr (sizeof(C) == 8) {
+      return terms_f64;
+    } else {
+      return terms_f32;
     }
   }
 };

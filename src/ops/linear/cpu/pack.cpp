@@ -14,14 +14,20 @@
 namespace octavo::detail {
 namespace {
 
-// ---- Four columns by four steps, transposed. Every CPU has vectors of 16 bytes.
-
-using Quads = std::uint32_t __attribute__((vector_size(16)));
-
-Quads load(const unsigned char* p) {
-  Quads v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
+// block_k bytes of each of 16 columns, step by step, as a panel of layout 1 has them. Four rows at
+// a time: sixteen, where they lie a power of two apart, would not stay in the first cache.
+void transpose_block(const unsigned char* const (&rows)[panel_columns], std::uint32_t flip,
+                     std::int8_t* to) {
+  constexpr std::int64_t step_bytes = panel_columns * step_k;
+  for (std::int64_t c = 0; c < panel_columns; c += 4)
+    for (std::int64_t k = 0; k < block_k; k += 16) {
+      Quads steps[4];
+      for (std::int64_t i = 0; i < 4; ++i) steps[i] = load_vector<Quads>(rows[c + i] + k) ^ flip;
+      transpose(steps);
+      for (std::int64_t step = 0; step < 4; ++step)
+        std::memcpy(to + (k / step_k + step) * step_bytes + c * step_k, &steps[step],
+                    sizeof steps[step]);
+    }
 }
 
 // It holds whatever was there.
@@ -152,31 +158,6 @@ constexpr PackEntry entries[] = {{{Backend::cpu, Target::scalar}, find_pack}};
 }  // namespace
 
 std::span<const PackEntry> cpu_pack() { return entries; }
-
-// Four rows at a time: sixteen, where they lie a power of two apart, would not stay in the first
-// cache.
-void transpose_block(const unsigned char* const (&rows)[panel_columns], std::uint32_t flip,
-                     std::int8_t* to) {
-  constexpr std::int64_t step_bytes = panel_columns * step_k;
-  for (std::int64_t c = 0; c < panel_columns; c += 4)
-    for (std::int64_t k = 0; k < block_k; k += 16) {
-      const Quads a = load(rows[c] + k) ^ flip;
-      const Quads b = load(rows[c + 1] + k) ^ flip;
-      const Quads d = load(rows[c + 2] + k) ^ flip;
-      const Quads e = load(rows[c + 3] + k) ^ flip;
-      const Quads ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-      const Quads ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-      const Quads de_low = __builtin_shufflevector(d, e, 0, 4, 1, 5);
-      const Quads de_high = __builtin_shufflevector(d, e, 2, 6, 3, 7);
-      const Quads steps[4] = {__builtin_shufflevector(ab_low, de_low, 0, 1, 4, 5),
-                              __builtin_shufflevector(ab_low, de_low, 2, 3, 6, 7),
-                              __builtin_shufflevector(ab_high, de_high, 0, 1, 4, 5),
-                              __builtin_shufflevector(ab_high, de_high, 2, 3, 6, 7)};
-      for (std::int64_t step = 0; step < 4; ++step)
-        std::memcpy(to + (k / step_k + step) * step_bytes + c * step_k, &steps[step],
-                    sizeof steps[step]);
-    }
-}
 
 Status HostWeight::unpack(const TensorMut& weight, const TensorMut& scales,
                           const TensorMut& zero_points) const {

@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 
 #include "core/large_pages.hpp"
 #include "ops/linear/packed_weight.hpp"
 #include "ops/linear/panels.hpp"
+#include "ops/runs/cpu/convert.hpp"
 
 namespace octavo::detail {
 
@@ -54,14 +56,52 @@ struct WeightRows {
   const void* scales = nullptr;
   DType scale_type = DType::f32;
   const std::int32_t* zero_points = nullptr;
+  ConvertFunction convert = nullptr;  // scales to the type that panels hold, if it is another
 };
 
 WeightRows rows_of(const TensorRef& weight, std::int64_t n, std::int64_t k, bool offset);
 
 inline constexpr std::int64_t block_k = padded_k;  // a cache line of each row
-/// block_k bytes of each of 16 columns, step by step, as a panel of layout 1 has them.
-void transpose_block(const unsigned char* const (&rows)[panel_columns], std::uint32_t flip,
-                     std::int8_t* to);
+
+// ---- Squares of elements, transposed. Every CPU has vectors of 16 bytes.
+
+using Bytes = unsigned char __attribute__((vector_size(16)));
+using Words = std::uint16_t __attribute__((vector_size(16)));
+using Quads = std::uint32_t __attribute__((vector_size(16)));
+
+template <class V>
+V load_vector(const void* from) {
+  V v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+
+inline Quads lower(Quads a, Quads b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
+inline Quads upper(Quads a, Quads b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
+inline Words lower(Words a, Words b) {
+  return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+}
+inline Words upper(Words a, Words b) {
+  return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+}
+
+/// As many vectors as a vector has lanes.
+template <class V, std::size_t lanes>
+void transpose(V (&v)[lanes]) {
+  static_assert(lanes * sizeof(v[0][0]) == sizeof(V));
+#pragma GCC unroll 4
+  for (std::size_t left = lanes; left > 1; left /= 2) {
+    V next[lanes];
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < lanes / 2; ++i) {
+      next[2 * i] = lower(v[i], v[i + lanes / 2]);
+      next[2 * i + 1] = upper(v[i], v[i + lanes / 2]);
+    }
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < lanes; ++i) v[i] = next[i];
+  }
+}
+
 /// Packs the panels first..last-1 of layout 1 to `to`.
 void pack_panels(const WeightRows& rows, std::int64_t first, std::int64_t last, std::int8_t* to);
 /// The sums of columns first..last-1, u8 taken as s8.

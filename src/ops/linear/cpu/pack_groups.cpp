@@ -3,7 +3,6 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
-#include <numeric>
 
 #include "numerics/types.hpp"
 #include "ops/linear/cpu/pack.hpp"
@@ -12,50 +11,6 @@
 
 namespace octavo::detail {
 namespace {
-
-using Bytes = unsigned char __attribute__((vector_size(16)));
-
-// Codes of a column, a byte each: `n` of them from `k` on, and 0 up to block_k.
-class Codes {
- public:
-  explicit Codes(const WeightRows& rows)
-      : rows_(rows),
-        nibbles_(is_packed(rows.type)),
-        is_signed_(storage_range(rows.type).min < 0 && !rows.offset) {}
-
-  void load(std::int64_t column, std::int64_t k, std::int64_t n, unsigned char* to) const {
-    const auto* row = static_cast<const unsigned char*>(rows_.data) + column * rows_.stride;
-    if (nibbles_) {
-      alignas(16) unsigned char pairs[block_k / 2] = {};
-      std::memcpy(pairs, row + k / 2, static_cast<std::size_t>((n + 1) / 2));
-      for (std::int64_t i = 0; i < block_k / 2; i += 16) {
-        Bytes v;
-        std::memcpy(&v, pairs + i, sizeof v);
-        const Bytes low = (v & 0x0F) ^ flip(8);
-        const Bytes high = (v >> 4) ^ flip(8);
-        const Bytes first = __builtin_shufflevector(low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5,
-                                                    21, 6, 22, 7, 23);
-        const Bytes second = __builtin_shufflevector(low, high, 8, 24, 9, 25, 10, 26, 11, 27, 12,
-                                                     28, 13, 29, 14, 30, 15, 31);
-        std::memcpy(to + 2 * i, &first, sizeof first);
-        std::memcpy(to + 2 * i + 16, &second, sizeof second);
-      }
-    } else {
-      std::memcpy(to, row + k, static_cast<std::size_t>(n));
-      for (std::int64_t i = 0; i < block_k; ++i) to[i] ^= flip(128);
-    }
-    if (n < block_k) std::memset(to + n, 0, static_cast<std::size_t>(block_k - n));
-  }
-
- private:
-  [[nodiscard]] unsigned char flip(int offset) const {
-    return static_cast<unsigned char>(is_signed_ ? offset : 0);
-  }
-
-  const WeightRows& rows_;
-  bool nibbles_;
-  bool is_signed_;
-};
 
 // The codes of a column in a group, as they lie in a panel.
 class PanelCodes {
@@ -77,50 +32,186 @@ class PanelCodes {
   int mask_;
 };
 
-// The scales of a group, one of each column: as they are, or rounded to `type`, f32 or f64.
-void copy_scales(const WeightRows& rows, std::int64_t first, std::int64_t columns,
-                 std::int64_t groups, std::int64_t group, DType type, std::byte* to) {
-  const std::int64_t size = bits(type) / 8;
-  for (std::int64_t c = 0; c < columns; ++c) {
-    const std::int64_t at = (first + c) * groups + group;
-    if (type == rows.scale_type) {
-      std::memcpy(to + c * size, static_cast<const std::byte*>(rows.scales) + at * size,
-                  static_cast<std::size_t>(size));
-    } else if (type == DType::f64) {
-      load_floats(rows.scales, rows.scale_type, false, at, 1, reinterpret_cast<double*>(to) + c);
-    } else {
-      load_floats(rows.scales, rows.scale_type, false, at, 1, reinterpret_cast<float*>(to) + c);
+// Sums of the nibbles of columns.
+class NibbleSums {
+ public:
+  // Those of a line, in each byte at most 120 (8 nibbles).
+  void add(std::int64_t column, Bytes sums) {
+    const auto words = std::bit_cast<Words>(sums);
+    sums_[column] += (words & 0xFF) + (words >> 8);
+  }
+  // After each block: 16 bits hold the sums of so many.
+  void end_block() {
+    if (++blocks_ == UINT16_MAX / 240) finish();
+  }
+  void finish() {
+    for (std::int64_t c = 0; c < wide_columns; ++c)
+      for (int i = 0; i < 8; ++i) total[c] += sums_[c][i];
+    std::memset(sums_, 0, sizeof sums_);
+    blocks_ = 0;
+  }
+
+  std::int64_t total[wide_columns] = {};
+
+ private:
+  Words sums_[wide_columns] = {};
+  int blocks_ = 0;
+};
+
+constexpr std::int64_t most_steps = 2 * block_k / step_k;  // of a block: a line of each row
+
+// A line of nibbles of each of 32 columns, those of column 16 + c beside those of c. (Four columns
+// of either half at a time: more lines, where they lie a power of two apart, would not stay in the
+// first cache.)
+template <bool adds>
+void put_nibbles(const unsigned char* const (&rows)[wide_columns], unsigned char flip,
+                 std::byte* const (&steps)[most_steps], NibbleSums& sums) {
+  for (std::int64_t c = 0; c < panel_columns; c += 4) {
+    Bytes found[8] = {};
+    for (std::int64_t i = 0; i < block_k; i += 16) {
+      Quads first[4];
+      Quads second[4];
+#pragma GCC unroll 4
+      for (std::int64_t j = 0; j < 4; ++j) {
+        const Bytes a = load_vector<Bytes>(rows[c + j] + i) ^ flip;
+        const Bytes b = load_vector<Bytes>(rows[panel_columns + c + j] + i) ^ flip;
+        const auto high = [](Bytes v) {
+          return std::bit_cast<Bytes>(std::bit_cast<Words>(v) >> 4) & 0x0F;
+        };
+        const Bytes low = b & 0x0F;
+        if constexpr (adds) {
+          found[2 * j] += (a & 0x0F) + high(a);
+          found[2 * j + 1] += low + high(b);
+        }
+        const Bytes even = (a & 0x0F) | std::bit_cast<Bytes>(std::bit_cast<Words>(low) << 4);
+        const Bytes odd = high(a) | (b & 0xF0);
+        first[j] = std::bit_cast<Quads>(__builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3,
+                                                                19, 4, 20, 5, 21, 6, 22, 7, 23));
+        second[j] = std::bit_cast<Quads>(__builtin_shufflevector(
+            even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
+      }
+      transpose(first);
+      transpose(second);
+      std::byte* const* to = steps + i / 2;
+      for (std::int64_t j = 0; j < 4; ++j) {
+        std::memcpy(to[j] + c * step_k, &first[j], sizeof first[j]);
+        std::memcpy(to[4 + j] + c * step_k, &second[j], sizeof second[j]);
+      }
     }
+    if constexpr (adds)
+      for (std::int64_t j = 0; j < 4; ++j) {
+        sums.add(c + j, found[2 * j]);
+        sums.add(panel_columns + c + j, found[2 * j + 1]);
+      }
   }
 }
 
-// Codes of 32 columns, as so many steps of a panel have them, step after step, whatever groups they
-// are in.
-void put_block(const unsigned char (&block)[wide_columns][block_k], const GroupPanel& p,
-               std::int64_t first, std::int64_t steps, std::byte* panel) {
-  constexpr std::int64_t step_bytes = panel_columns * step_k;
-  alignas(64) std::int8_t halves[2][block_k * panel_columns];
-  for (std::int64_t h = 0; h < 2; ++h) {
-    const unsigned char* at[panel_columns];
-    for (std::int64_t c = 0; c < panel_columns; ++c) at[c] = block[h * panel_columns + c];
-    transpose_block(at, 0, halves[h]);
-  }
-  std::int64_t in_group = first % p.steps;
-  std::byte* to = panel + first / p.steps * p.group_bytes + p.scale_bytes + in_group * p.code_bytes;
-  for (std::int64_t step = 0; step < steps; ++step, to += p.code_bytes) {
-    if (in_group++ == p.steps) {
-      in_group = 1;
+// The same of bytes.
+void put_bytes(const unsigned char* const (&rows)[wide_columns], unsigned char flip,
+               std::byte* const (&steps)[most_steps]) {
+  for (std::int64_t c = 0; c < wide_columns; c += 4)
+    for (std::int64_t i = 0; i < block_k; i += 16) {
+      Quads four[4];
+      for (std::int64_t j = 0; j < 4; ++j)
+        four[j] = std::bit_cast<Quads>(load_vector<Bytes>(rows[c + j] + i) ^ flip);
+      transpose(four);
+      for (std::int64_t j = 0; j < 4; ++j)
+        std::memcpy(steps[i / step_k + j] + c * step_k, &four[j], sizeof four[j]);
+    }
+}
+
+// The codes of a panel, and their sums.
+template <bool adds>
+void put_codes(const WeightRows& rows, const GroupPanel& p, std::int64_t first_column,
+               std::int64_t columns, std::byte* panel, NibbleSums& sums) {
+  const bool flips = storage_range(rows.type).min < 0 && !rows.offset;
+  const auto flip = static_cast<unsigned char>(!flips ? 0 : p.nibbles ? 0x88 : 0x80);
+  const std::int64_t per_byte = p.nibbles ? 2 : 1;
+  const std::int64_t block = block_k * per_byte;
+  unsigned char edges[wide_columns][block_k];
+  std::byte nowhere[wide_columns * step_k];
+  std::byte* to = panel + p.scale_bytes;
+  std::int64_t in_group = 0;
+  for (std::int64_t k = 0; k < rows.k; k += block) {
+    const std::int64_t n = std::min(block, rows.k - k);
+    std::byte* steps[most_steps];
+    for (std::int64_t i = 0; i < block / step_k; ++i) {
+      steps[i] = nowhere;
+      if (i * step_k >= n) continue;
+      steps[i] = to;
+      to += p.code_bytes;
+      if (++in_group < p.steps) continue;
+      in_group = 0;
       to += p.scale_bytes;
     }
-    const std::int8_t* low = halves[0] + step * step_bytes;
-    const std::int8_t* high = halves[1] + step * step_bytes;
+    const unsigned char* at[wide_columns];
+    for (std::int64_t c = 0; c < columns; ++c)
+      at[c] = static_cast<const unsigned char*>(rows.data) + (first_column + c) * rows.stride +
+              k / per_byte;
+    // Columns that are not there, and k beyond the end, are 0 when flipped.
+    if (columns < wide_columns || n < block)
+      for (std::int64_t c = 0; c < wide_columns; ++c) {
+        std::memset(edges[c], flip, block_k);
+        if (c < columns)
+          std::memcpy(edges[c], at[c], static_cast<std::size_t>((n + per_byte - 1) / per_byte));
+        if (n % per_byte != 0)
+          edges[c][n / 2] = static_cast<unsigned char>((edges[c][n / 2] & 0x0F) | (flip & 0xF0));
+        at[c] = edges[c];
+      }
     if (!p.nibbles) {
-      std::memcpy(to, low, step_bytes);
-      std::memcpy(to + step_bytes, high, step_bytes);
+      put_bytes(at, flip, steps);
       continue;
     }
-    for (std::int64_t i = 0; i < step_bytes; ++i)
-      to[i] = static_cast<std::byte>(low[i] | high[i] << 4);
+    put_nibbles<adds>(at, flip, steps, sums);
+    if (adds) sums.end_block();
+  }
+  if (adds) sums.finish();
+}
+
+// Values of columns, [columns][groups], to where those of a column are `step` apart.
+template <class T>
+class Scattered {
+ public:
+  Scattered(std::byte* to, std::int64_t groups, std::int64_t step)
+      : to_(to),
+        groups_(groups),
+        step_(step) {}
+
+  template <class F>
+  void add(std::int64_t n, F&& value) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      const T v = value(i);
+      std::memcpy(to_ + group_ * step_, &v, sizeof v);
+      if (++group_ < groups_) continue;
+      group_ = 0;
+      to_ += sizeof(T);
+    }
+  }
+
+ private:
+  std::byte* to_;
+  std::int64_t groups_;
+  std::int64_t step_;
+  std::int64_t group_ = 0;
+};
+
+// The scales of a panel, of so many bits each, as they are or rounded.
+template <class Bits>
+void put_scales(const WeightRows& rows, const GroupPanel& p, std::int64_t first, std::int64_t count,
+                std::byte* to) {
+  constexpr std::int64_t at_once = 512;
+  const std::int64_t size = bits(rows.scale_type) / 8;
+  const std::byte* from = static_cast<const std::byte*>(rows.scales) + first * size;
+  alignas(64) Bits converted[at_once];
+  Scattered<Bits> scattered(to, p.groups, p.group_bytes);
+  for (std::int64_t done = 0; done < count; done += at_once, from += at_once * size) {
+    const std::int64_t n = std::min(at_once, count - done);
+    const void* values = from;
+    if (rows.convert != nullptr) {
+      rows.convert(from, n, converted);
+      values = converted;
+    }
+    scattered.add(n, [&](std::int64_t i) { return static_cast<const Bits*>(values)[i]; });
   }
 }
 
@@ -129,30 +220,38 @@ void put_block(const unsigned char (&block)[wide_columns][block_k], const GroupP
 void pack_group_panel(const WeightRows& rows, const WeightFormat& format, std::int64_t panel,
                       std::byte* to) {
   const GroupPanel p(rows.k, format);
-  const Codes codes(rows);
   const std::int64_t first = panel * wide_columns;
   const std::int64_t columns = std::min(wide_columns, rows.n - first);
-  if (columns < wide_columns || format.group == 0 || format.zero_points)
+  // (Codes are all written, but scales and zero points only where there are columns.)
+  if (columns < wide_columns) {
     std::memset(to, 0, static_cast<std::size_t>(p.bytes));
-  std::int64_t sums[wide_columns] = {};
-  alignas(64) unsigned char block[wide_columns][block_k] = {};  // (0 where there is no column)
-  for (std::int64_t k = 0; k < rows.k; k += block_k) {
-    const std::int64_t n = std::min(block_k, rows.k - k);
-    for (std::int64_t c = 0; c < columns; ++c) {
-      codes.load(first + c, k, n, block[c]);
-      if (format.group == 0) sums[c] += std::accumulate(block[c], block[c] + block_k, 0);
-    }
-    put_block(block, p, k / step_k, (n + step_k - 1) / step_k, to);
+  } else {
+    std::memset(to + p.zero_points, 0, static_cast<std::size_t>(p.bytes - p.zero_points));
   }
-  for (std::int64_t g = 0; g < p.groups; ++g) {
-    if (format.group != 0)
-      copy_scales(rows, first, columns, p.groups, g, format.scales, to + g * p.group_bytes);
-    if (format.zero_points)
-      for (std::int64_t c = 0; c < columns; ++c)
-        to[p.zero_points + g * wide_columns + c] = static_cast<std::byte>(
-            rows.zero_points[(first + c) * p.groups + g] + offset_of(format.code));
+  NibbleSums sums;
+  if (format.group == 0) {
+    put_codes<true>(rows, p, first, columns, to, sums);
+    std::memcpy(to + p.sums, sums.total, sizeof sums.total);
+    return;
   }
-  if (format.group == 0) std::memcpy(to + p.sums, sums, sizeof sums);
+  put_codes<false>(rows, p, first, columns, to, sums);
+  const std::int64_t count = columns * p.groups;
+  switch (bits(format.scales)) {
+    case 16:
+      put_scales<std::uint16_t>(rows, p, first * p.groups, count, to);
+      break;
+    case 32:
+      put_scales<std::uint32_t>(rows, p, first * p.groups, count, to);
+      break;
+    default:
+      put_scales<std::uint64_t>(rows, p, first * p.groups, count, to);
+  }
+  if (!format.zero_points) return;
+  const std::int32_t* zero_points = rows.zero_points + first * p.groups;
+  const std::int32_t offset = offset_of(format.code);
+  Scattered<std::byte>(to + p.zero_points, p.groups, wide_columns).add(count, [&](std::int64_t i) {
+    return static_cast<std::byte>(zero_points[i] + offset);
+  });
 }
 
 namespace {
@@ -253,15 +352,30 @@ void unpack_groups(const HostWeight& from, const TensorMut& weight, const Tensor
 
 namespace {
 
-template <class T>
+// V has as many columns as go at a time, T each. Some lines of each are read in a row: of one,
+// memory would not be asked for the next.
+template <class V, class T>
 void pack_columns(const WeightRows& rows, std::int64_t first, std::int64_t columns, T* to) {
-  constexpr std::int64_t block = 16;
-  for (std::int64_t k = 0; k < rows.k; k += block)
-    for (std::int64_t c = 0; c < wide_columns; ++c) {
-      const auto* row = reinterpret_cast<const T*>(static_cast<const unsigned char*>(rows.data) +
-                                                   (first + c) * rows.stride);
-      for (std::int64_t i = k; i < std::min(rows.k, k + block); ++i)
-        to[i * wide_columns + c] = c < columns ? row[i] : T(0);
+  constexpr std::int64_t lanes = sizeof(V) / sizeof(T);
+  constexpr std::int64_t lines = 256 / sizeof(T);
+  const auto at = [&](std::int64_t c) {
+    return reinterpret_cast<const T*>(static_cast<const unsigned char*>(rows.data) +
+                                      (first + c) * rows.stride);
+  };
+  for (std::int64_t k = 0; k < rows.k; k += lines)
+    for (std::int64_t c = 0; c < wide_columns; c += lanes) {
+      const std::int64_t last = std::min(rows.k, k + lines);
+      std::int64_t i = k;
+      for (; c + lanes <= columns && i + lanes <= last; i += lanes) {
+        V square[lanes];
+        for (std::int64_t j = 0; j < lanes; ++j) square[j] = load_vector<V>(at(c + j) + i);
+        transpose(square);
+        for (std::int64_t j = 0; j < lanes; ++j)
+          std::memcpy(to + (i + j) * wide_columns + c, &square[j], sizeof square[j]);
+      }
+      for (; i < last; ++i)
+        for (std::int64_t j = c; j < c + lanes; ++j)
+          to[i * wide_columns + j] = j < columns ? at(j)[i] : T(0);
     }
 }
 
@@ -271,9 +385,9 @@ void pack_float_panel(const WeightRows& rows, std::int64_t panel, std::byte* to)
   const std::int64_t first = panel * wide_columns;
   const std::int64_t columns = std::min(wide_columns, rows.n - first);
   if (bits(rows.type) == 32) {
-    pack_columns(rows, first, columns, reinterpret_cast<std::uint32_t*>(to));
+    pack_columns<Quads>(rows, first, columns, reinterpret_cast<std::uint32_t*>(to));
   } else {
-    pack_columns(rows, first, columns, reinterpret_cast<std::uint16_t*>(to));
+    pack_columns<Words>(rows, first, columns, reinterpret_cast<std::uint16_t*>(to));
   }
 }
 

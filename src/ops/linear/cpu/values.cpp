@@ -17,11 +17,22 @@ std::int64_t count_of(const TensorRef* t) {
   return count;
 }
 
+// Whether all of so many floats of 16 bits are, whose exponents are these bits.
+bool are_finite(const void* values, std::int64_t count, std::uint16_t exponent) {
+  const auto* from = static_cast<const std::uint16_t*>(values);
+  int infinite = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    infinite |= static_cast<int>((from[i] & exponent) == exponent);
+  return infinite == 0;
+}
+
 // The index of the first scale that is not finite, and it; or -1.
 template <class C>
 std::int64_t find_infinite(const TensorRef& t, std::int64_t count, ScanFunction scan, C& found) {
   constexpr std::int32_t last = 0x7F7FFFFF;
   if (t.dtype == DType::f32 && scan(t.data, count, INT32_MAX).most <= last) return -1;
+  if (t.dtype == DType::f16 && are_finite(t.data, count, 0x7C00)) return -1;
+  if (t.dtype == DType::bf16 && are_finite(t.data, count, 0x7F80)) return -1;
   const FpEnvironment environment;  // (f64 may be rounded)
   constexpr std::int64_t piece = 256;
   C values[piece];
