@@ -1,8 +1,8 @@
 """Run by test_cuda_torch.py in a process of its own: PyTorch as if it had CUDA.
 
 PyTorch here is built without CUDA. What the module asks of a tensor on a GPU, and of torch.cuda, is
-answered by objects that look like them, with the memory of a DeviceArray. So this shows what the module
-does with such answers; that PyTorch gives them is not shown.
+answered by objects that look like them, with the memory of a DeviceArray. So this shows what the
+module does with such answers; that PyTorch gives them is not shown.
 """
 
 import gc
@@ -149,7 +149,9 @@ def test_arrays_of_both_are_refused(rng):
         with pytest.raises(octavo.Error, match="expected memory of CUDA device 0, where x is") as e:
             call()
         assert e.value.argument == argument
-    with pytest.raises(octavo.Error, match="^rows: expected a tensor on the CPU, got one on cuda:0"):
+    with pytest.raises(
+        octavo.Error, match="^rows: expected a tensor on the CPU, got one on cuda:0"
+    ):
         octavo.Statistics().update("layer", on_gpu(x))
 
 
@@ -212,7 +214,9 @@ def test_static_layers(rng, smoothing):
 
 def test_straight_through(rng):
     x = rng.normal(0, 5, (4, 8)).astype(np.float32)
-    same(octavo.torch._autograd.functions.fake_quantize(on_gpu(x), 0.5), octavo.fake_quantize(x, 0.5))
+    same(
+        octavo.torch._autograd.functions.fake_quantize(on_gpu(x), 0.5), octavo.fake_quantize(x, 0.5)
+    )
 
 
 def test_tensors_that_go_while_work_is_queued(rng):

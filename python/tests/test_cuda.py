@@ -27,7 +27,9 @@ def moved(a, maker=on_device):
 def same(function, *args, maker=on_device, **named):
     """Calls with arrays of the host, and of a device; the results are the same bits."""
     want = function(*args, **named)
-    got = function(*(moved(a, maker) for a in args), **{k: moved(a, maker) for k, a in named.items()})
+    got = function(
+        *(moved(a, maker) for a in args), **{k: moved(a, maker) for k, a in named.items()}
+    )
     octavo.cuda.synchronize()
     if not isinstance(want, tuple):
         want, got = (want,), (got,)
@@ -205,8 +207,8 @@ def test_linear(rng, m, n, k):
     same(octavo.smoothquant_linear, q, 0.5, w, 0.1, out_dtype="s8", out_scale=3.0)
     if m > 1:
         same(octavo.smoothquant_linear, q, rows, w, scale, act_zero_point=zeros)
-        same(octavo.quantized_matmul, q, w, act_scale=rows, weight_scale=scale, act_zero_point=zeros,
-             weight_zero_point=3, bias=bias)  # fmt: skip
+        named = dict(act_scale=rows, act_zero_point=zeros, weight_scale=scale, weight_zero_point=3)
+        same(octavo.quantized_matmul, q, w, bias=bias, **named)
         same(octavo.int_matmul, q, w, act_zero_point=zeros)
     same(octavo.int_matmul, q, w, act_zero_point=2, weight_zero_point=1)
     same(octavo.float_linear, x, plain(rng, (n, k), "f32"), bias)
@@ -366,7 +368,10 @@ VALUES = {
         on_device(X), on_device(np.ones((4, 8), np.int8)), on_device(bad)
     ),
     "act_scale": lambda bad: octavo.quantized_matmul(
-        on_device(np.ones((4, 8), np.int8)), on_device(W), act_scale=on_device(bad), weight_scale=1.0
+        on_device(np.ones((4, 8), np.int8)),
+        on_device(W),
+        act_scale=on_device(bad),
+        weight_scale=1.0,
     ),
 }
 

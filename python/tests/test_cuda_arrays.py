@@ -1,4 +1,4 @@
-"""Arrays on a device: what others see of them, on which streams calls run, how long memory lives."""
+"""Arrays on a device: what others see of them, where calls run, how long memory lives."""
 
 import ctypes
 import gc
@@ -55,7 +55,9 @@ except octavo.Error as e:
 
 
 def run(program, **environment):
-    keep = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH" or "libraries" in environment}
+    keep = {
+        k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH" or "libraries" in environment
+    }
     environment.pop("libraries", None)
     done = subprocess.run(
         [sys.executable, "-c", program], env={**keep, **environment}, capture_output=True, text=True
@@ -70,7 +72,9 @@ def test_no_driver():
         pytest.skip("this machine has a driver")
     assert len(lines) == 5
     assert all("there is no CUDA device: the driver's library" in line for line in lines)
-    assert lines[1].startswith("x: expected an array on the CPU, got one on CUDA device 0; there is")
+    assert lines[1].startswith(
+        "x: expected an array on the CPU, got one on CUDA device 0; there is"
+    )
 
 
 if not octavo.cuda.is_available():
@@ -114,7 +118,18 @@ def test_devices():
 
 # ---- DeviceArray --------------------------------------------------------------------------------
 
-TYPES = [*FLOATS.values(), "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "?"]
+TYPES = [
+    *FLOATS.values(),
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "?",
+]
 
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (2, 3, 4)])
@@ -282,7 +297,9 @@ def test_streams():
         with pytest.raises(octavo.Error, match="^stream: expected"):
             octavo.Stream.cuda(stream=wrong)
     x = np.ones((2, 8), np.float32)
-    with pytest.raises(octavo.Error, match="expected memory of CUDA device 0, where the stream") as e:
+    with pytest.raises(
+        octavo.Error, match="expected memory of CUDA device 0, where the stream"
+    ) as e:
         octavo.quantize(x, 0.5, stream=stream)
     assert e.value.argument == "x"
     with pytest.raises(octavo.Error, match="expected memory of the CPU, where the stream") as e:
@@ -388,9 +405,7 @@ def test_a_capsule_keeps_the_memory():
     del d
     gc.collect()
     others = [on_device(np.zeros(64, np.float32)) for _ in range(8)]
-    face = types.SimpleNamespace(
-        __dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (2, 0)
-    )
+    face = types.SimpleNamespace(__dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (2, 0))
     assert bits(octavo.fake_quantize(face, 1.0)) == bits(octavo.fake_quantize(x, 1.0))
     del others
 

@@ -1,4 +1,4 @@
-"""Tensors on a GPU, by objects that look like them: PyTorch here has no CUDA. See cuda_tensors.py."""
+"""Tensors on a GPU; by objects that look like them, where PyTorch has no CUDA."""
 
 import subprocess
 import sys
