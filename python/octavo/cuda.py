@@ -6,9 +6,9 @@ Functions of `octavo` take arrays of a device as they take others, and return th
     q, scale, _ = octavo.quantize_dynamic(x)
     q.numpy()
 
-A call returns when its work is queued. Values are checked on the device, such as a scale of 0 in an
-array: such a call writes nothing, and its refusal is raised by what waits next, `DeviceArray.numpy`,
-`Stream.synchronize` or `synchronize`.
+A call returns when its work is queued. Values are checked on the device; a call with a wrong one,
+such as a scale of 0, writes nothing, and its refusal is raised by what waits next:
+`DeviceArray.numpy`, `Stream.synchronize` or `synchronize`.
 """
 
 from __future__ import annotations
