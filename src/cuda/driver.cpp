@@ -57,6 +57,7 @@ Result<const Driver*> open() {
   find(table.stream_destroy, "cuStreamDestroy_v2");
   find(table.stream_synchronize, "cuStreamSynchronize");
   find(table.stream_context, "cuStreamGetCtx");
+  find(table.stream_wait, "cuStreamWaitEvent");
   find(table.event_create, "cuEventCreate");
   find(table.event_record, "cuEventRecord");
   find(table.event_query, "cuEventQuery");

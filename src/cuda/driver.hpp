@@ -62,6 +62,7 @@ struct Driver {
   int (*stream_destroy)(StreamHandle stream) = nullptr;
   int (*stream_synchronize)(StreamHandle stream) = nullptr;
   int (*stream_context)(StreamHandle stream, ContextHandle* context) = nullptr;
+  int (*stream_wait)(StreamHandle stream, EventHandle event, unsigned flags) = nullptr;
   int (*event_create)(EventHandle* event, unsigned flags) = nullptr;
   int (*event_record)(EventHandle event, StreamHandle stream) = nullptr;
   int (*event_query)(EventHandle event) = nullptr;
