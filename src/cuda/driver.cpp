@@ -47,6 +47,7 @@ Result<const Driver*> open() {
   find(table.context_release, "cuDevicePrimaryCtxRelease_v2");
   find(table.context_push, "cuCtxPushCurrent_v2");
   find(table.context_pop, "cuCtxPopCurrent_v2");
+  find(table.context_synchronize, "cuCtxSynchronize");
   find(table.module_load, "cuModuleLoadData");
   find(table.module_unload, "cuModuleUnload");
   find(table.module_function, "cuModuleGetFunction");

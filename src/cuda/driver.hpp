@@ -50,6 +50,7 @@ struct Driver {
   int (*context_release)(int device) = nullptr;
   int (*context_push)(ContextHandle context) = nullptr;
   int (*context_pop)(ContextHandle* context) = nullptr;
+  int (*context_synchronize)() = nullptr;
   int (*module_load)(ModuleHandle* module, const void* image) = nullptr;
   int (*module_unload)(ModuleHandle module) = nullptr;
   int (*module_function)(FunctionHandle* function, ModuleHandle module, const char* name) = nullptr;
