@@ -9,8 +9,8 @@
 
 #include "tests/cuda/driver/warp.hpp"
 
-// Before a loop over lanes: rows are the same or do not overlap. (clang's word for it is an order to
-// vectorise, of which it complains where it cannot.)
+// Before a loop over lanes: rows are the same or do not overlap. (clang's word for it is an order,
+// and it complains of loops that it cannot vectorise.)
 #ifdef __clang__
 #define STANDIN_NO_OVERLAP
 #else
