@@ -6,10 +6,10 @@
 namespace standin::STANDIN_TARGET {
 namespace {
 
-// Whether the lanes that the mask of a `.sync` instruction names are all here. If not, those that are
-// wait here, and others go on: on a device, too, lanes wait for each other, and a compiler may lay
-// out a branch so that they come at different times. A fault if nobody is left who could come; one
-// that has exited cannot.
+// Whether the lanes that the mask of a `.sync` instruction names are all here. If not, those that
+// are wait here, and others go on: on a device, too, lanes wait for each other, and a compiler may
+// lay out a branch so that they come at different times. A fault if nobody is left who could come;
+// one that has exited cannot.
 bool all_here(Warp& w, const Inst& i, const u32* members, const char* name) {
   u32 others = 0;
   for (u32 l = 0; l < lane_count; ++l) others |= (members[l] ^ w.mask) & w.lanes[l];
