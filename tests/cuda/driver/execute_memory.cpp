@@ -139,7 +139,7 @@ void atomic(Warp& w, const Inst& i) {
     const T old = read<T>(p);
     T now = Op::f(old, b[l], c[l]);
     if constexpr (std::is_same_v<T, float>) {
-      if (now != now) {
+      if (std::isnan(now)) {
         const u32 canonical = 0x7fffffffu;
         std::memcpy(&now, &canonical, 4);
       }
