@@ -64,7 +64,6 @@ struct CheckArgs {
   RefusalState* state = nullptr;
 };
 
-/// `latest` becomes `first`, unless there is one.
 struct FoldArgs {
   RefusalState* state = nullptr;
 };

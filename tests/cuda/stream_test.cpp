@@ -438,6 +438,7 @@ TEST_F(Cuda, ManyThreadsAndStreams) {
   const Stream shared = cuda_stream().value();
   std::vector<std::thread> threads;
   std::vector<int> done(8);
+  threads.reserve(8);
   for (int t = 0; t < 8; ++t)
     threads.emplace_back([&, t] {
       const Stream own = t % 2 == 0 ? cuda_stream().value() : shared;
