@@ -167,7 +167,7 @@ void order_parts(Function& f) {
     Statement jump;
     jump.line = body.back().line;
     jump.opcode = "bra.uni";
-    added.push_back({body.size(), p.falls_to});
+    added.emplace_back(body.size(), p.falls_to);
     body.push_back(jump);
   }
   std::map<u32, u32> moved;
