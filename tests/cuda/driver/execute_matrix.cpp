@@ -21,8 +21,8 @@ void whole_warp(Warp& w, const char* name) {
 template <class T>
 void widen(const u32* registers, u32 at, s16* to) {
   T bytes[16];
-  std::memcpy(bytes, registers + 4 * at, sizeof bytes);
-  for (int k = 0; k < 16; ++k) to[k] = bytes[k];
+  std::memcpy(bytes, registers + u64{4} * at, sizeof bytes);
+  for (int k = 0; k < 16; ++k) to[k] = static_cast<s16>(+bytes[k]);  // (numbers: + makes int)
 }
 
 // d, a, b, c: K / 8 registers of A (16 x K by rows), K / 16 of B (K x 8 by columns), 4 of C and D.

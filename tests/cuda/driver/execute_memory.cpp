@@ -15,7 +15,7 @@ T read(const void* from) {
   return v;
 }
 
-// M in memory, R in registers, N of them.
+// M in memory, R in registers, N of them. (A signed byte is a number: + makes it an int.)
 template <class M, class R, int N>
 void load(Warp& w, const Inst& i) {
   Located at;
@@ -30,14 +30,14 @@ void load(Warp& w, const Inst& i) {
   }
   if (at.uniform) {
     for (int n = 0; n < N; ++n) {
-      const R v = static_cast<R>(read<M>(at_address<const M>(at.host[0]) + n));
+      const R v = static_cast<R>(+read<M>(at_address<const M>(at.host[0]) + n));
       for (u32 l = 0; l < lane_count; ++l) rows[n][l] = v;
     }
     return;
   }
   for_lanes(w.mask, [&](u32 l) {
     const u8* from = at_address<const u8>(at.host[l]);
-    for (int n = 0; n < N; ++n) rows[n][l] = static_cast<R>(read<M>(from + n * sizeof(M)));
+    for (int n = 0; n < N; ++n) rows[n][l] = static_cast<R>(+read<M>(from + n * sizeof(M)));
   });
 }
 
@@ -139,7 +139,7 @@ void atomic(Warp& w, const Inst& i) {
     const T old = read<T>(p);
     T now = Op::f(old, b[l], c[l]);
     if constexpr (std::is_same_v<T, float>) {
-      if (now != now) {
+      if (std::isnan(now)) {
         const u32 canonical = 0x7fffffffu;
         std::memcpy(&now, &canonical, 4);
       }

@@ -187,7 +187,8 @@ class Misuse : public Standin {
     std::string text = std::string(ptx_head) + right;
     if (m == nullptr) return text;
     const std::size_t at = text.find(m->from);
-    if (at == text.npos) throw std::runtime_error(std::string("nothing to mutate for ") + m->name);
+    if (at == std::string::npos)
+      throw std::runtime_error(std::string("nothing to mutate for ") + m->name);
     return text.replace(at, std::strlen(m->from), m->to);
   }
 
