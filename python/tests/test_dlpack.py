@@ -111,7 +111,7 @@ def test_what_is_no_tensor_in_memory_is_refused(wrong, argument):
     assert (maker.memory == 1).all()
 
 
-@pytest.mark.parametrize("name", [b"dltensor_versioned", b"used_dltensor", b"", None])
+@pytest.mark.parametrize("name", [b"used_dltensor", b"used_dltensor_versioned", b"", None])
 def test_capsules_of_another_kind(name):
     """The structure behind another name is another one: none of it may be read."""
     maker = Maker(name)

@@ -1,8 +1,12 @@
-// Memory of the host that several runs on a stream share: as it is on the CPU; on a CUDA device a copy, which
-// comes back when it is fetched.
+// Memory of the host that several runs on a stream share: as it is on the CPU; on a CUDA device a
+// copy, which comes back when it is fetched.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -16,6 +20,12 @@ namespace octavo::testing {
   std::vector<Stream> streams{Stream::cpu({.threads = 1})};
   if (has_cuda()) streams.push_back(*cuda_stream());
   return streams;
+}
+
+/// Whether tests on a device may take minutes: OCTAVO_TEST_CUDA=all.
+[[nodiscard]] inline bool all_cuda_tests() {
+  const char* wanted = std::getenv("OCTAVO_TEST_CUDA");
+  return wanted != nullptr && std::string_view(wanted) == "all" && has_cuda();
 }
 
 class Lent {

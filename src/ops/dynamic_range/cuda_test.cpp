@@ -129,11 +129,11 @@ TEST_F(CudaDynamicRange, NoByteOutside) {
 // A launch has 65,536 blocks at most; rows beyond are done by the same ones.
 TEST_F(CudaDynamicRange, MoreRowsThanBlocks) {
   const Stream stream = *cuda_stream();
-  // Four rows to a block; of two columns, groups of one and of three, and runs of a channel.
+  // Four rows to a block; eight runs of a channel; 32 channels side by side.
   for (const auto& [layout, shape, axis, group] :
        {std::tuple(Layout::per_token, Shape{65536 * 4 + 7, 33}, 0, std::int64_t{0}),
-        std::tuple(Layout::per_group, Shape{700000, 6}, 0, std::int64_t{3}),
-        std::tuple(Layout::per_channel, Shape{65536 * 8 + 9, 3, 17}, 1, std::int64_t{0})}) {
+        std::tuple(Layout::per_channel, Shape{65536 * 8 / 3 + 9, 3, 17}, 1, std::int64_t{0}),
+        std::tuple(Layout::per_channel, Shape{2, 65536 * 32 + 66}, 1, std::int64_t{0})}) {
     const Kind kind{Op::quantize, layout, DType::bf16, DType::s4, Profile::torch};
     ASSERT_TRUE(check(
         stream, make_dynamic(problem_of(kind, shape, axis, group), RangeMode::asymmetric, 5)));

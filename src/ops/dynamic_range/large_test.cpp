@@ -6,6 +6,7 @@
 
 #include "ops/dynamic_range/testing.hpp"
 #include "testing/large.hpp"
+#include "testing/lent.hpp"
 
 namespace octavo::testing {
 namespace {
@@ -85,6 +86,80 @@ TEST_P(LargeDynamicRange, EndsAreRight) {
   }
 }
 
+/// As many zeros on a device, with the ends of a call.
+class LargeOnDevice {
+ public:
+  explicit LargeOnDevice(const Stream& stream)
+      : memory_(stream),
+        on_(octavo::cuda::cuda_of(stream)) {}
+  std::byte* zeros(std::int64_t bytes) {
+    void* memory = memory_.allocate(static_cast<std::size_t>(bytes));
+    const octavo::cuda::Enqueue enqueue(on_);
+    EXPECT_EQ(on_.driver().set_bytes(reinterpret_cast<octavo::cuda::DevicePointer>(memory), 0,
+                                     static_cast<std::size_t>(bytes), on_.handle()),
+              0);
+    return static_cast<std::byte*>(memory);
+  }
+  std::byte* with_ends(const DynamicCall& c) {
+    std::byte* input = zeros(bytes_for(DType::bf16, numel_of_all));
+    const std::size_t bytes = c.input.size() / 2;
+    memory_.write(input, c.input.data(), bytes);
+    memory_.write(input + bytes_for(DType::bf16, numel_of_all - end), c.input.data() + bytes,
+                  bytes);
+    return input;
+  }
+  [[nodiscard]] Bytes read(const std::byte* from, std::int64_t bytes) {
+    Bytes to(static_cast<std::size_t>(bytes));
+    memory_.read(from, to.size(), to.data());
+    return to;
+  }
+
+ private:
+  CudaMemory memory_;
+  octavo::cuda::CudaStream& on_;
+};
+
+TEST_P(LargeDynamicRange, EndsAreRightOnCuda) {
+  if (!all_cuda_tests()) GTEST_SKIP() << "OCTAVO_TEST_CUDA is not all";
+  const LargeCase& g = GetParam();
+  const Kind kind{Op::quantize, g.layout, DType::bf16, DType::s8, Profile::torch};
+  const DynamicCall ends = make_dynamic(problem_of(kind, g.ends_shape, g.axis), g.mode, 3);
+  const DynamicResult want = expected(ends);
+  const Stream stream = *cuda_stream();
+  LargeOnDevice device(stream);
+  std::byte* input = device.with_ends(ends);
+  std::byte* output = device.zeros(numel_of_all);
+  DynamicCall all = ends;
+  all.problem.shape = g.shape;
+  const auto plan = DynamicRangeQuantizePlan::select(stream, descriptor_of(all));
+  ASSERT_TRUE(plan) << plan.error().message();
+  const WorkspaceBuffer workspace(stream, plan->workspace_size());
+  std::byte* scales = device.zeros(plan->slices() * 4);
+  std::byte* zero_points = device.zeros(plan->slices() * 4);
+  const Shape slices{plan->slices()};
+  const Status status = plan->run(stream, workspace,
+                                  {.input = {input, DType::bf16, g.shape},
+                                   .output = {output, DType::s8, g.shape},
+                                   .scales = {scales, DType::f32, slices},
+                                   .zero_points = {zero_points, DType::s32, slices}});
+  ASSERT_TRUE(status) << status.error().message();
+  const Status waited = stream.synchronize();
+  ASSERT_TRUE(waited) << waited.error().message();
+  const auto half = static_cast<std::ptrdiff_t>(end);
+  EXPECT_TRUE(device.read(output, end) == Bytes(want.output.begin(), want.output.begin() + half));
+  EXPECT_TRUE(device.read(output + (numel_of_all - end), end) ==
+              Bytes(want.output.begin() + half, want.output.end()));
+  // The first slice and the last.
+  const auto last = plan->slices() - 1;
+  EXPECT_TRUE(device.read(scales, 4) == Bytes(want.scales.begin(), want.scales.begin() + 4));
+  EXPECT_TRUE(device.read(scales + 4 * last, 4) == Bytes(want.scales.end() - 4, want.scales.end()));
+  const auto is = [&](const std::byte* at, std::int32_t value) {
+    return std::memcmp(device.read(at, 4).data(), &value, 4) == 0;
+  };
+  EXPECT_TRUE(is(zero_points, want.zero_points.front()));
+  EXPECT_TRUE(is(zero_points + 4 * last, want.zero_points.back()));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Scopes, LargeDynamicRange,
     ::testing::Values(
@@ -133,6 +208,28 @@ TEST(LargeObserver, CountsEveryElement) {
   };
   const HistogramState all = seen(input.data, numel_of_all);
   const HistogramState small = seen(ends.input.data(), 2 * end);
+  EXPECT_EQ(all.extremes(), small.extremes());
+  std::vector<std::int64_t> counts = small.counts();
+  counts[0] += numel_of_all - 2 * end;
+  EXPECT_EQ(all.counts(), counts);
+}
+
+TEST(LargeObserver, CountsEveryElementOnCuda) {
+  if (!all_cuda_tests()) GTEST_SKIP() << "OCTAVO_TEST_CUDA is not all";
+  const Kind kind{Op::quantize, Layout::per_tensor, DType::bf16, DType::s8, Profile::torch};
+  const DynamicCall ends = make_dynamic(problem_of(kind, {2 * end}), RangeMode::asymmetric, 3);
+  const auto seen = [&](const Stream& stream, const void* data, std::int64_t n) {
+    const auto observer = HistogramObserver::select(stream, {.input = DType::bf16});
+    const WorkspaceBuffer workspace(stream, observer->workspace_size());
+    HistogramState state = observer->make_state();
+    EXPECT_TRUE(observer->run(stream, workspace,
+                              {.input = {data, DType::bf16, Shape{n}}, .state = &state}));
+    return state;
+  };
+  const Stream stream = *cuda_stream();
+  LargeOnDevice device(stream);
+  const HistogramState all = seen(stream, device.with_ends(ends), numel_of_all);
+  const HistogramState small = seen(Stream::cpu(), ends.input.data(), 2 * end);
   EXPECT_EQ(all.extremes(), small.extremes());
   std::vector<std::int64_t> counts = small.counts();
   counts[0] += numel_of_all - 2 * end;

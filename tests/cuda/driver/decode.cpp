@@ -415,8 +415,8 @@ class Decoder {
     }
     // Rows are read as vectors: their alignment is worth something.
     kernel_->constant_storage = std::make_unique<u8[]>(constants_.size() + 64);
-    kernel_->constants = reinterpret_cast<u8*>(
-        (reinterpret_cast<u64>(kernel_->constant_storage.get()) + 63) / 64 * 64);
+    kernel_->constants =
+        at_address<u8>((reinterpret_cast<u64>(kernel_->constant_storage.get()) + 63) / 64 * 64);
     std::memcpy(kernel_->constants, constants_.data(), constants_.size());
   }
 

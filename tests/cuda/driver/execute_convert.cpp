@@ -86,7 +86,7 @@ struct ToInteger {
     constexpr S high = static_cast<S>(std::numeric_limits<D>::max() / 2 + 1) * 2;
     constexpr S low = static_cast<S>(std::numeric_limits<D>::min());
     const S r = to_integral<M>(v);
-    const D inside = static_cast<D>((r >= low) & (r < high) ? r : S{0});
+    const D inside = static_cast<D>(((r >= low) & (r < high)) ? r : S{0});
     D d = r >= high ? std::numeric_limits<D>::max() : inside;
     d = r < low ? std::numeric_limits<D>::min() : d;
     if constexpr (sizeof(S) == 8 || sizeof(D) == 8) {

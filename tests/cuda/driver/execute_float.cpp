@@ -106,12 +106,12 @@ struct FMax {
 };
 struct FMinNan {
   static float f(float a, float b) {
-    return (a != a) | (b != b) ? cast<float>(0x7fffffffu) : FMin::f(a, b);
+    return ((a != a) | (b != b)) ? cast<float>(0x7fffffffu) : FMin::f(a, b);
   }
 };
 struct FMaxNan {
   static float f(float a, float b) {
-    return (a != a) | (b != b) ? cast<float>(0x7fffffffu) : FMax::f(a, b);
+    return ((a != a) | (b != b)) ? cast<float>(0x7fffffffu) : FMax::f(a, b);
   }
 };
 

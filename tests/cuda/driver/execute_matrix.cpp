@@ -142,7 +142,7 @@ void async_copy(Warp& w, const Inst& i) {
   for_lanes(mask, [&](u32 l) {
     AsyncCopy copy{static_cast<u32>(offset[l]), bytes, {}};
     const u32 n = Zero ? count[l] : bytes;
-    if (n != 0) std::memcpy(copy.data, reinterpret_cast<const void*>(at.host[l]), n);
+    if (n != 0) std::memcpy(copy.data, at_address<const void>(at.host[l]), n);
     shared_pending(w, copy.shared, bytes, static_cast<int>(l));
     w.uncommitted.push_back(copy);
   });

@@ -9,6 +9,13 @@
 
 #include "tests/cuda/driver/warp.hpp"
 
+// Before a loop over lanes: rows are the same or do not overlap.
+#ifdef __clang__
+#define STANDIN_NO_OVERLAP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define STANDIN_NO_OVERLAP _Pragma("GCC ivdep")
+#endif
+
 namespace standin::STANDIN_TARGET {
 
 // All bits of a predicate are the same.
@@ -35,7 +42,7 @@ struct Lane<Pred> {
 // What was computed for all lanes goes to those that are active.
 template <class T>
 [[gnu::noinline]] void blend(T* d, const T* computed, const u32* lanes) {
-#pragma GCC ivdep
+  STANDIN_NO_OVERLAP
   for (u32 l = 0; l < lane_count; ++l) d[l] = lanes[l] != 0 ? computed[l] : d[l];
 }
 
@@ -56,7 +63,7 @@ struct Each {
     const bool all = w.mask == all_lanes;
     D* d = all ? row<D>(w, i.ref[0]) : computed;
     auto sources = std::tuple<const S*...>(row<const S>(w, i.ref[I + 1])...);
-#pragma GCC ivdep
+    STANDIN_NO_OVERLAP
     for (u32 l = 0; l < lane_count; ++l) {
       d[l] = Lane<D>::put(Op::f(Lane<S>::get(std::get<I>(sources)[l])...));
     }

@@ -66,7 +66,7 @@ void global(Warp& w, const u64* address, u32 bytes, Access access, Located& at) 
   const u64 span = last.end - last.begin - bytes;  // (wraps if there is none)
   u64 outside = last.end - last.begin < bytes ? 1 : 0;
   for (u32 l = 0; l < lane_count; ++l) {
-    outside |= (address[l] - last.begin > span) & (w.lanes[l] != 0) ? 1 : 0;
+    outside |= ((address[l] - last.begin > span) & (w.lanes[l] != 0)) ? 1 : 0;
   }
   if (outside == 0) [[likely]] {
     const u64 delta = reinterpret_cast<u64>(last.bytes) - last.begin;
@@ -164,14 +164,15 @@ void generic(Warp& w, u64* address, u32 bytes, Access access, Located& at) {
   const std::pair<Space, u64> spaces[] = {{Space::shared, windows.shared},
                                           {Space::local, windows.local},
                                           {Space::constant, windows.constant}};
-  for (const auto& [space, begin] : spaces) {
+  for (const auto& window : spaces) {
+    const u64 begin = window.second;
     u32 here = 0;
     for_lanes(left, [&](u32 l) { here |= address[l] - begin < window_bytes ? 1u << l : 0u; });
     if (here == 0) continue;
     for_lanes(here, [&](u32 l) { address[l] -= begin; });
     Located part;
     set_mask(w, here);
-    space_of(w, space, address, bytes, access, part);
+    space_of(w, window.first, address, bytes, access, part);
     set_mask(w, mask);
     for_lanes(here, [&](u32 l) { at.host[l] = part.host[l]; });
     left &= ~here;

@@ -129,7 +129,8 @@ CudaLinear::CudaLinear(const detail::LinearProblem& p)
       wide_(!detail::is_float_linear(p) && p.group == 0 && detail::is_wide(p)),
       f64_(detail::compute_type(p) == DType::f64),
       halves_(detail::parts_per_row(p)),
-      has_fast_groups_(p.group > 0 && p.group % block_k == 0 && !f64_ && !detail::has_wide_groups(p)),
+      has_fast_groups_(p.group > 0 && p.group % block_k == 0 && !f64_ &&
+                       !detail::has_wide_groups(p)),
       segments_(numerics::segments_of(p.k)) {
   const auto take = [this](std::int64_t bytes) {
     const std::int64_t at = places_.total;
@@ -160,7 +161,8 @@ CudaLinear::CudaLinear(const detail::LinearProblem& p)
     const bool nibbles = is_packed(p.weight);
     const std::int64_t pieces =
         product_rows > octavo::cuda::product_rows
-            ? pieces_for(blocks_of(product_rows, 32 * row_tiles_for(product_rows, p.n, nibbles)) *
+            ? pieces_for(blocks_of(product_rows,
+                                   std::int64_t{32} * row_tiles_for(product_rows, p.n, nibbles)) *
                              blocks_of(p.n, tile_columns),
                          blocks, least_tile_blocks)
             : pieces_for(blocks_of(p.n, panel_columns), blocks, least_row_blocks);
@@ -343,7 +345,7 @@ Status CudaLinear::multiply_tiles(const Call& call, const ProductArgs& args) con
                          : row_tiles == 2 ? (nibbles ? tiles_64_nibbles : tiles_64_bytes)
                                           : tiles_32_bytes;
   const Size blocks{grid(blocks_of(problem.n, tile_columns), most_x),
-                    grid(blocks_of(args.product_rows, 32 * row_tiles), most_y),
+                    grid(blocks_of(args.product_rows, std::int64_t{32} * row_tiles), most_y),
                     static_cast<unsigned>(pieces_)};
   return launch(call.stream, kernel, blocks, {tile_threads}, tile_shared_bytes(row_tiles, nibbles),
                 args);
