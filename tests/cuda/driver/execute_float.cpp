@@ -146,7 +146,7 @@ constexpr T least_normal() {
 struct Normal {
   template <class T>
   static bool f(T a) {
-    return (FAbs::f(a) >= least_normal<T>()) & Finite::f(a);
+    return (FAbs::f(a) >= least_normal<T>()) && Finite::f(a);
   }
 };
 struct Subnormal {
