@@ -7,7 +7,7 @@ array([[ 0.5, -1. ]], dtype=float32)
 
 from typing import TYPE_CHECKING
 
-from . import _core
+from . import _core, cuda
 from ._core import PackedWeight, Statistics, Stream
 from ._core import version as __version__
 from ._error import Error, ErrorCode
@@ -41,6 +41,7 @@ __all__ = [
     "Statistics",
     "Stream",
     "__version__",
+    "cuda",
     "dequantize",
     "dequantize_backward",
     "embedding",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from . import _core
+from . import _core, cuda
 from ._core import Stream
 
 # NumPy arrays, PyTorch tensors, and anything that speaks DLPack.
@@ -212,8 +212,8 @@ def targets() -> list[str]:
 def info() -> dict[str, Any]:
     """Version, CPU, targets found and used, threads and backends.
 
-    >>> octavo.info()["backends"]
-    ['cpu']
+    >>> octavo.info()["backends"][0]
+    'cpu'
     """
     return {
         "version": _core.version,
@@ -221,5 +221,5 @@ def info() -> dict[str, Any]:
         "targets": targets(),
         "target": _core.best_target(),
         "threads": _core.default_threads(),
-        "backends": ["cpu"],
+        "backends": ["cpu", "cuda"] if cuda.is_available() else ["cpu"],
     }

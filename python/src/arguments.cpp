@@ -1,7 +1,6 @@
 #include "arguments.hpp"
 
 #include <array>
-#include <cstring>
 #include <limits>
 
 namespace octavo::python {
@@ -132,14 +131,16 @@ bool parse_bool(nb::handle value, const char* argument) {
 }
 
 std::int32_t parse_zero_point(nb::handle value, const char* argument) {
-  const Numbers numbers(value, argument, true);
+  On anywhere;
+  const Numbers numbers(value, argument, true, anywhere);
   if (!numbers.single())
     invalid(argument, fmt::format("expected one integer, got {}", describe(value)));
   return numbers.integer();
 }
 
 double parse_number(nb::handle value, const char* argument) {
-  const Numbers numbers(value, argument, false);
+  On anywhere;
+  const Numbers numbers(value, argument, false, anywhere);
   if (!numbers.given() || !numbers.single())
     invalid(argument, fmt::format("expected one number, got {}", describe(value)));
   return numbers.value();
@@ -181,14 +182,6 @@ TensorRef read_as(TensorRef in, const Array& array, nb::handle q_dtype, nb::hand
   }
   in.dtype = type;
   return in;
-}
-
-const Stream& parse_stream(nb::handle value) {
-  // Never freed: a daemon thread may still run in it when the process ends.
-  static const auto* const all = new Stream(Stream::cpu());
-  if (value.is_none()) return *all;
-  if (nb::isinstance<PyStream>(value)) return nb::cast<const PyStream&>(value).stream;
-  unsupported("stream", fmt::format("expected an octavo.Stream or None, got {}", describe(value)));
 }
 
 Granularity parse_granularity(const Shape& shape, nb::handle axis, nb::handle group_size) {
@@ -240,140 +233,6 @@ Granularity parse_granularity(const Shape& shape, nb::handle axis, nb::handle gr
   g.count = shape[g.axis];
   g.shape = Shape{g.count};
   return g;
-}
-
-Numbers::Numbers(nb::handle value, const char* argument, bool integers)
-    : argument_(argument),
-      integers_(integers) {
-  if (value.is_none()) {
-    given_ = false;
-    single_ = true;
-    return;
-  }
-  if (PyBool_Check(value.ptr()) != 0)
-    invalid(argument, fmt::format("expected numbers, got {}", describe(value)));
-  if (!integers && PyFloat_Check(value.ptr()) != 0) {
-    single_ = true;
-    value_ = PyFloat_AS_DOUBLE(value.ptr());
-    return;
-  }
-  if (PyLong_Check(value.ptr()) != 0) {
-    single_ = true;
-    if (integers) {
-      value_ = *parse_int32(value, argument);
-      return;
-    }
-    value_ = PyLong_AsDouble(value.ptr());
-    if (PyErr_Occurred() != nullptr) {
-      PyErr_Clear();
-      invalid(argument,
-              fmt::format("expected a number that a float can hold, got {}", describe(value)));
-    }
-    return;
-  }
-  if (integers && PyFloat_Check(value.ptr()) != 0)
-    unsupported(argument, fmt::format("expected integers, got {}", describe(value)));
-  nb::object object = nb::borrow(value);
-  // Numbers that are no arrays, such as the scalars of ml_dtypes.
-  if (!integers && PyObject_CheckBuffer(value.ptr()) == 0 && !nb::hasattr(value, "__dlpack__") &&
-      nb::hasattr(value, "__float__")) {
-    object = nb::steal(into_python([&] { return PyNumber_Float(value.ptr()); }));
-    if (object.is_valid()) {
-      single_ = true;
-      value_ = PyFloat_AS_DOUBLE(object.ptr());
-      return;
-    }
-    PyErr_Clear();
-    object = nb::borrow(value);
-  }
-  if (PyUnicode_Check(value.ptr()) != 0 || PyDict_Check(value.ptr()) != 0)
-    unsupported(argument, fmt::format("expected a number or an array, got {}", describe(value)));
-  if (PyList_Check(value.ptr()) != 0 || PyTuple_Check(value.ptr()) != 0) {
-    try {
-      object = nb::module_::import_("numpy").attr("asarray")(value);
-      // (Of no elements, NumPy's type is that of floats.)
-      if (integers && nb::cast<std::size_t>(object.attr("size")) == 0)
-        object = object.attr("astype")("int32");
-    } catch (nb::python_error&) {
-      invalid(argument, fmt::format("expected numbers, got {}", describe(value)));
-    }
-  }
-  Array array(object, argument);
-  if (array.held == Held::boolean || (integers && !array.is_integer()))
-    unsupported(argument, fmt::format("expected {}, got {}", integers ? "integers" : "floats",
-                                      name(array.held)));
-  shape_ = array.shape;
-  if (array.numel() == 1 && array.rank() <= 1) {
-    single_ = true;
-    if (integers) {
-      const std::int64_t n = array.as_integer(0);
-      if (n < INT32_MIN || n > INT32_MAX)
-        invalid(argument, fmt::format("expected integers of 32 bits, got {}", n));
-      value_ = static_cast<double>(n);
-    } else {
-      value_ = array.as_double(0);
-      if (!array.is_integer()) {
-        held_as_ = array.dtype();
-        std::memcpy(element_.data(), array.data, static_cast<std::size_t>(bytes_for(held_as_, 1)));
-      }
-    }
-    return;  // (It was read: an output may lie where it was, as where a list's array was freed.)
-  }
-  extent_ = array.extent();
-  if (!array.is_contiguous()) array = array.contiguous();
-  array_.emplace(std::move(array));
-}
-
-void Numbers::check_apart(const Array& out) const {
-  const auto [begin, end] = out.extent();
-  if (extent_.first < end && begin < extent_.second)
-    invalid("out", fmt::format("expected memory apart from {}, got an overlap", argument_));
-}
-
-TensorRef Numbers::ref(std::int64_t count) {
-  if (single_) {
-    if (integers_) {
-      int32s_.assign(static_cast<std::size_t>(count), integer());
-      return {int32s_.data(), DType::s32, Shape{count}};
-    }
-    if (held_as_ != DType::f64) {
-      const auto size = static_cast<std::size_t>(bytes_for(held_as_, 1));
-      repeated_.resize(size * static_cast<std::size_t>(count));
-      for (std::size_t i = 0; i < repeated_.size(); i += size)
-        std::memcpy(repeated_.data() + i, element_.data(), size);
-      return {repeated_.data(), held_as_, Shape{count}};
-    }
-    doubles_.assign(static_cast<std::size_t>(count), value_);
-    return {doubles_.data(), DType::f64, Shape{count}};
-  }
-  const Array& a = *array_;
-  const std::int64_t n = a.numel();
-  if (integers_) {
-    if (a.held == Held::s32) return {a.data, DType::s32, Shape{n}};
-    int32s_.resize(static_cast<std::size_t>(n));
-    for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t value = a.as_integer(i);
-      if (value < INT32_MIN || value > INT32_MAX)
-        invalid(argument_,
-                fmt::format("expected integers of 32 bits, got {} at index {}", value, i));
-      int32s_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(value);
-    }
-    return {int32s_.data(), DType::s32, Shape{n}};
-  }
-  if (!a.is_integer()) return {a.data, a.dtype(), Shape{n}};
-  doubles_.resize(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i) doubles_[static_cast<std::size_t>(i)] = a.as_double(i);
-  return {doubles_.data(), DType::f64, Shape{n}};
-}
-
-Workspace thread_workspace(std::size_t bytes) {
-  thread_local std::optional<WorkspaceBuffer> buffer;
-  if (bytes == 0) return {};
-  if (!buffer || static_cast<Workspace>(*buffer).bytes < bytes) {
-    buffer.reset();
-    buffer.emplace(bytes);
-  }
-  return *buffer;
 }
 
 }  // namespace octavo::python

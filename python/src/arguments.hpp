@@ -14,9 +14,9 @@
 
 #include "array.hpp"
 #include "error.hpp"
-#include "gil.hpp"
 #include "octavo/dynamic_range_quantize.hpp"
 #include "octavo/stream.hpp"
+#include "on.hpp"
 
 namespace octavo::python {
 
@@ -46,13 +46,6 @@ namespace octavo::python {
 [[nodiscard]] TensorRef read_as(TensorRef in, const Array& array, nb::handle q_dtype,
                                 nb::handle length);
 
-/// The class Stream of the module.
-struct PyStream {
-  Stream stream;
-};
-/// The default stream for None.
-[[nodiscard]] const Stream& parse_stream(nb::handle value);
-
 /// What shares a scale.
 struct Granularity {
   Layout layout = Layout::per_tensor;
@@ -65,14 +58,18 @@ struct Granularity {
 [[nodiscard]] Granularity parse_granularity(const Shape& shape, nb::handle axis,
                                             nb::handle group_size);
 
-/// One number, or an array of them.
+/// One number, or an array of them; which, on a device, nobody reads here.
 class Numbers {
  public:
-  /// Of floats (scales, bias) or of integers (zero points).
-  Numbers(nb::handle value, const char* argument, bool integers);
+  /// Of floats (scales, bias) or of integers (zero points), for a call. One number of the host's
+  /// serves everywhere.
+  Numbers(nb::handle value, const char* argument, bool integers, On& on);
 
   [[nodiscard]] bool given() const { return given_; }
+  /// Whether it is one number, and then whether its value is known.
+  [[nodiscard]] bool one() const { return one_; }
   [[nodiscard]] bool single() const { return single_; }
+  [[nodiscard]] bool on_device() const { return array_ && array_->device >= 0; }
   [[nodiscard]] double value() const { return value_; }
   [[nodiscard]] std::int32_t integer() const { return static_cast<std::int32_t>(value_); }
   [[nodiscard]] const Shape& shape() const { return shape_; }
@@ -81,15 +78,25 @@ class Numbers {
   /// Whether zero points are more than one 0, which is as good as none.
   [[nodiscard]] bool matter() const { return !single_ || integer() != 0; }
   /// The array, contiguous; a single number is repeated `count` times. (One of Python's is f64,
-  /// one from an array of floats of that array's type.)
-  [[nodiscard]] TensorRef ref(std::int64_t count);
+  /// one from an array of floats of that array's type.) It lies where the call runs.
+  [[nodiscard]] TensorRef ref(std::int64_t count, On& on) {
+    return on_device() ? device_ref(count) : on.there(host_ref(count));
+  }
   /// Refuses an output that lies over what was given (of which `ref` may be a copy).
   void check_apart(const Array& out) const;
 
  private:
+  void read(nb::handle value, On& on);
+  void take(Array array, On& on);
+  void read_one(const Array& array);
+  void convert_on_device(Array& array, On& on) const;
+  [[nodiscard]] TensorRef host_ref(std::int64_t count);
+  [[nodiscard]] TensorRef device_ref(std::int64_t count) const;
+
   const char* argument_;
   bool integers_;
   bool given_ = true;
+  bool one_ = false;
   bool single_ = false;
   double value_ = 0;
   DType held_as_ = DType::f64;          // of a float that was an array's: its type,
@@ -101,16 +108,5 @@ class Numbers {
   std::vector<std::byte> repeated_;
   std::vector<std::int32_t> int32s_;
 };
-
-/// Memory of this thread, kept from call to call.
-[[nodiscard]] Workspace thread_workspace(std::size_t bytes);
-
-/// Runs a plan without the GIL.
-template <class Plan, class Args>
-[[nodiscard]] Status run_plan(const Plan& plan, const Stream& stream, const Args& args) {
-  const Workspace workspace = thread_workspace(plan.workspace_size());
-  const WithoutGil released;
-  return plan.run(stream, workspace, args);
-}
 
 }  // namespace octavo::python

@@ -7,9 +7,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "device_array.hpp"
 #include "error.hpp"
 #include "gil.hpp"
 #include "octavo/dtype.hpp"
+#include "on.hpp"
 #include "torch.hpp"
 
 namespace octavo::python {
@@ -79,20 +81,39 @@ std::string str_of(const nb::object& object) {
 Array::Array(nb::handle given, const char* name, bool writes)
     : argument(name),
       object(nb::borrow(given)) {
-  if (is_tensor(given)) {
-    from_torch(writes);
-  } else if (PyObject_CheckBuffer(given.ptr()) != 0) {
-    if (std::strcmp(Py_TYPE(given.ptr())->tp_name, "numpy.ndarray") != 0 &&
-        nb::hasattr(given, "filled") && nb::hasattr(given, "mask"))
+  import(nullptr, writes);
+}
+
+Array::Array(nb::handle given, const char* name, On& on, bool writes, bool joins)
+    : argument(name),
+      object(nb::borrow(given)) {
+  import(&on, writes);
+  if (joins) on.join(*this);
+}
+
+void Array::import(On* on, bool writes) {
+  if (is_tensor(object)) {
+    from_torch(on);
+  } else if (PyObject_CheckBuffer(object.ptr()) != 0) {
+    if (std::strcmp(Py_TYPE(object.ptr())->tp_name, "numpy.ndarray") != 0 &&
+        nb::hasattr(object, "filled") && nb::hasattr(object, "mask"))
       unsupported(argument, "expected an array without a mask, got a masked one; call filled()");
     from_buffer(writes);
-  } else if (nb::hasattr(given, "__dlpack__")) {
-    from_dlpack(writes);
-  } else {
-    unsupported(argument, fmt::format("expected an array (NumPy, PyTorch, or with DLPack), got {}",
-                                      class_name(given)));
+  } else if (nb::isinstance<DeviceArray>(object)) {
+    from_device_array(on);
+  } else if (!from_cuda_interface(on, writes)) {
+    if (!nb::hasattr(object, "__dlpack__"))
+      unsupported(argument,
+                  fmt::format("expected an array (NumPy, PyTorch, or with DLPack), got {}",
+                              class_name(object)));
+    from_dlpack(on, writes);
   }
   check_memory();
+}
+
+void Array::refuse_device() const {
+  unsupported(argument, fmt::format("expected an array on the CPU, got one on {}; copy it first",
+                                    place_name(device)));
 }
 
 void Array::check_rank(std::int64_t rank) const {
@@ -149,8 +170,14 @@ bool Array::is_contiguous() const {
   return true;
 }
 
-Array Array::contiguous() const {
+Array Array::contiguous(On* on) const {
+  if (maker == Maker::torch && on != nullptr)
+    return Array(object.attr("contiguous")(), argument, *on, false, false);
   if (maker == Maker::torch) return Array(object.attr("contiguous")(), argument);
+  if (device >= 0)
+    invalid(argument, fmt::format("expected rows of consecutive elements, one stride apart, on a "
+                                  "device, got strides {} for shape {}; copy it first",
+                                  to_string(strides), to_string(shape)));
   if (PyObject_CheckBuffer(object.ptr()) != 0)
     return Array(nb::module_::import_("numpy").attr("ascontiguousarray")(object), argument);
   // NumPy would not take every type of DLPack.

@@ -44,17 +44,18 @@ struct Parameters {
   TensorRef scales;
   TensorRef zero_points;
 
-  Parameters(nb::handle s, nb::handle z)
-      : scale(s, "scale", false),
-        zero_point(z, "zero_point", true) {
+  Parameters(nb::handle s, nb::handle z, On& on)
+      : scale(s, "scale", false, on),
+        zero_point(z, "zero_point", true, on) {
     if (!scale.given()) invalid("scale", "expected a number or an array, got None");
   }
 
-  void apply(const Shape& shape, const Granularity& g, Problem& p, detail::ElementwiseArgs& args) {
+  void apply(const Shape& shape, const Granularity& g, Problem& p, detail::ElementwiseArgs& args,
+             On& on) {
     std::int64_t numel = 1;
     for (int i = 0; i < shape.rank(); ++i) numel *= shape[i];
     const auto check = [&](const Numbers& n, const char* argument) {
-      if (n.single() || n.shape() == g.shape) return;
+      if (n.one() || n.shape() == g.shape) return;
       if (g.layout == Layout::per_tensor)
         invalid(argument, fmt::format("expected one number (per tensor), got shape {}; name the "
                                       "axis or the group_size that it belongs to",
@@ -72,6 +73,19 @@ struct Parameters {
       args.zero_point = zero_point.given() ? zero_point.integer() : 0;
       return;
     }
+    if (scale.one() && zero_point.one()) {
+      // One that nobody reads here: that of the one channel of a dimension more.
+      if (shape.rank() == max_rank)
+        invalid("scale",
+                fmt::format("expected a number, or one on a device for a tensor of at most "
+                            "{} dimensions, got one for {}",
+                            max_rank - 1, max_rank));
+      p.layout = Layout::per_channel;
+      p.shape = with_one(shape, 1);
+      lifts = true;
+      set_arrays(1, p, args, on);
+      return;
+    }
     const std::int64_t last = shape.rank() > 0 ? shape[shape.rank() - 1] : 1;
     p.layout = g.layout;
     p.axis = g.axis;
@@ -83,13 +97,37 @@ struct Parameters {
       for (int i = 0; i < shape.rank() - 1; ++i) rows *= shape[i];
       p.shape = Shape{rows, last};
     }
-    scales = scale.ref(g.count);
+    set_arrays(g.count, p, args, on);
+  }
+
+  // A tensor of the call as the problem has it.
+  template <class Tensor>
+  [[nodiscard]] Tensor lifted(Tensor t) const {
+    if (!lifts) return t;
+    t.shape = with_one(t.shape, 1);
+    t.strides = with_one(t.strides, 0);
+    return t;
+  }
+
+ private:
+  // A dimension in front.
+  static Shape with_one(const Shape& shape, std::int64_t first) {
+    std::array<std::int64_t, max_rank> sizes{first};
+    for (int i = 0; i < shape.rank(); ++i) sizes[static_cast<std::size_t>(i) + 1] = shape[i];
+    return {
+        std::span<const std::int64_t>(sizes.data(), static_cast<std::size_t>(shape.rank()) + 1)};
+  }
+
+  void set_arrays(std::int64_t count, Problem& p, detail::ElementwiseArgs& args, On& on) {
+    scales = scale.ref(count, on);
     p.scale_type = scales.dtype;
     args.scales = &scales;
-    if (!zero_point.given() || (zero_point.single() && zero_point.integer() == 0)) return;
-    zero_points = zero_point.ref(g.count);
+    if (!zero_point.given() || !zero_point.matter()) return;
+    zero_points = zero_point.ref(count, on);
     args.zero_points = &zero_points;
   }
+
+  bool lifts = false;
 };
 
 void set_range(Problem& p, nb::handle q_min, nb::handle q_max, nb::handle profile) {
@@ -98,9 +136,9 @@ void set_range(Problem& p, nb::handle q_min, nb::handle q_max, nb::handle profil
   p.profile = parse_profile(profile);
 }
 
-nb::object run(const Stream& stream, const Problem& p, const detail::ElementwiseArgs& args,
-               Renames names, const Output& output) {
-  const Status status = run_plan(*cached(stream, p), stream, args);
+nb::object run(On& on, const Problem& p, const detail::ElementwiseArgs& args, Renames names,
+               const Output& output) {
+  const Status status = run_plan(*cached(on.stream(), p), on, args);
   if (!status) refuse(status.error(), names);
   return output.object();
 }
@@ -108,9 +146,10 @@ nb::object run(const Stream& stream, const Problem& p, const detail::Elementwise
 // x (and dy) to out.
 nb::object from_float(Op op, nb::handle x, nb::handle dy, nb::handle scale, nb::handle zero_point,
                       Problem p, nb::handle axis, nb::handle group_size, nb::handle out,
-                      const Stream& stream) {
-  const Array input(x, "x");
-  Parameters parameters(scale, zero_point);
+                      nb::handle stream) {
+  On on(stream);
+  const Array input(x, "x", on);
+  Parameters parameters(scale, zero_point, on);
   p.op = op;
   p.element = input.dtype();
   const bool backward = op == Op::quantize_backward || op == Op::fake_quantize_backward;
@@ -119,23 +158,24 @@ nb::object from_float(Op op, nb::handle x, nb::handle dy, nb::handle scale, nb::
     unsupported("x", fmt::format("expected float32, float64, float16 or bfloat16, got {}",
                                  name(input.held)));
   detail::ElementwiseArgs args;
-  parameters.apply(input.shape, parse_granularity(input.shape, axis, group_size), p, args);
-  const TensorRef in = input.ref();
+  parameters.apply(input.shape, parse_granularity(input.shape, axis, group_size), p, args, on);
+  const TensorRef in = parameters.lifted(input.ref());
   args.input = &in;
   std::optional<Array> grad;
   TensorRef grad_ref;
   if (backward) {
-    grad.emplace(dy, "dy");
-    grad_ref = grad->ref();
-    if (!(grad_ref.shape == in.shape))
-      invalid("dy", fmt::format("expected shape {}, that of x, got {}", to_string(in.shape),
-                                to_string(grad_ref.shape)));
+    grad.emplace(dy, "dy", on);
+    if (!(grad->shape == input.shape))
+      invalid("dy", fmt::format("expected shape {}, that of x, got {}", to_string(input.shape),
+                                to_string(grad->shape)));
+    grad_ref = parameters.lifted(grad->ref());
     args.grad = &grad_ref;
   }
-  const Output output(out, input.maker, input.shape, op == Op::quantize ? p.integer : p.element,
+  const Output output(out, input.maker, input.shape, op == Op::quantize ? p.integer : p.element, on,
                       op == Op::quantize ? "dtype" : "x");
-  args.output = &output.tensor();
-  return run(stream, p, args, names, output);
+  const TensorMut to = parameters.lifted(output.tensor());
+  args.output = &to;
+  return run(on, p, args, names, output);
 }
 
 }  // namespace
@@ -147,7 +187,7 @@ nb::object quantize(nb::handle x, nb::handle scale, nb::handle zero_point, nb::h
   p.integer = parse_dtype(dtype, "dtype");
   set_range(p, q_min, q_max, profile);
   return from_float(Op::quantize, x, nb::handle(), scale, zero_point, p, axis, group_size, out,
-                    parse_stream(stream));
+                    stream);
 }
 
 nb::object quantize_backward(nb::handle x, nb::handle dy, nb::handle scale, nb::handle zero_point,
@@ -158,7 +198,7 @@ nb::object quantize_backward(nb::handle x, nb::handle dy, nb::handle scale, nb::
   p.integer = parse_dtype(dtype, "dtype");
   set_range(p, q_min, q_max, profile);
   return from_float(Op::quantize_backward, x, dy, scale, zero_point, p, axis, group_size, out,
-                    parse_stream(stream));
+                    stream);
 }
 
 nb::object fake_quantize(nb::handle x, nb::handle scale, nb::handle zero_point, nb::handle q_min,
@@ -168,7 +208,7 @@ nb::object fake_quantize(nb::handle x, nb::handle scale, nb::handle zero_point, 
   p.has_integer = false;
   set_range(p, q_min, q_max, profile);
   return from_float(Op::fake_quantize, x, nb::handle(), scale, zero_point, p, axis, group_size, out,
-                    parse_stream(stream));
+                    stream);
 }
 
 nb::object fake_quantize_backward(nb::handle x, nb::handle dy, nb::handle scale,
@@ -179,32 +219,36 @@ nb::object fake_quantize_backward(nb::handle x, nb::handle dy, nb::handle scale,
   p.has_integer = false;
   set_range(p, q_min, q_max, profile);
   return from_float(Op::fake_quantize_backward, x, dy, scale, zero_point, p, axis, group_size, out,
-                    parse_stream(stream));
+                    stream);
 }
 
 nb::object dequantize(nb::handle q, nb::handle scale, nb::handle zero_point, nb::handle dtype,
                       nb::handle q_dtype, nb::handle length, nb::handle axis, nb::handle group_size,
                       nb::handle out, nb::handle stream) {
-  const Array input(q, "q");
-  Parameters parameters(scale, zero_point);
+  On on(stream);
+  const Array input(q, "q", on);
+  Parameters parameters(scale, zero_point, on);
   Problem p;
   p.op = Op::dequantize;
   p.has_range = false;
   p.element = parse_dtype(dtype, "dtype");
-  const TensorRef in = read_as(input.ref(), input, q_dtype, length);
-  p.integer = in.dtype;
+  const TensorRef given = read_as(input.ref(), input, q_dtype, length);
+  p.integer = given.dtype;
   detail::ElementwiseArgs args;
-  parameters.apply(in.shape, parse_granularity(in.shape, axis, group_size), p, args);
+  parameters.apply(given.shape, parse_granularity(given.shape, axis, group_size), p, args, on);
+  const TensorRef in = parameters.lifted(given);
   args.input = &in;
-  const Output output(out, input.maker, in.shape, p.element);
-  args.output = &output.tensor();
-  return run(parse_stream(stream), p, args, dequantize_names, output);
+  const Output output(out, input.maker, given.shape, p.element, on);
+  const TensorMut to = parameters.lifted(output.tensor());
+  args.output = &to;
+  return run(on, p, args, dequantize_names, output);
 }
 
 nb::object dequantize_backward(nb::handle dy, nb::handle scale, nb::handle axis,
                                nb::handle group_size, nb::handle out, nb::handle stream) {
-  const Array grad(dy, "dy");
-  Parameters parameters(scale, nb::none());
+  On on(stream);
+  const Array grad(dy, "dy", on);
+  Parameters parameters(scale, nb::none(), on);
   Problem p;
   p.op = Op::dequantize_backward;
   p.has_range = false;
@@ -212,20 +256,22 @@ nb::object dequantize_backward(nb::handle dy, nb::handle scale, nb::handle axis,
   if (!is_float(p.element))
     unsupported("dy", fmt::format("expected float32, float64, float16 or bfloat16, got {}",
                                   name(grad.held)));
-  const TensorRef in = grad.ref();
   detail::ElementwiseArgs args;
-  parameters.apply(in.shape, parse_granularity(in.shape, axis, group_size), p, args);
+  parameters.apply(grad.shape, parse_granularity(grad.shape, axis, group_size), p, args, on);
+  const TensorRef in = parameters.lifted(grad.ref());
   args.grad = &in;
-  const Output output(out, grad.maker, in.shape, p.element, "dy");
-  args.output = &output.tensor();
-  return run(parse_stream(stream), p, args, backward_names, output);
+  const Output output(out, grad.maker, grad.shape, p.element, on, "dy");
+  const TensorMut to = parameters.lifted(output.tensor());
+  args.output = &to;
+  return run(on, p, args, backward_names, output);
 }
 
 Quantized quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::handle dtype,
                            nb::handle axis, nb::handle group_size, nb::handle q_min,
                            nb::handle q_max, nb::handle profile, nb::handle out,
                            nb::handle stream) {
-  const Array input(x, "x");
+  On on(stream);
+  const Array input(x, "x", on);
   DynamicRangeQuantizeDescriptor d;
   d.shape = input.shape;
   d.mode = parse_mode(mode);
@@ -268,18 +314,18 @@ Quantized quantize_dynamic(nb::handle x, nb::handle scope, nb::handle mode, nb::
   d.scope = g.layout;
   d.axis = g.axis;
   d.group_size = g.group_size;
-  const Stream& on = parse_stream(stream);
   static auto* cache = new PlanCache<DynamicRangeQuantizeDescriptor, DynamicRangeQuantizePlan>();
-  const auto plan = cache->get(on, d, [&] {
-    const auto selected = DynamicRangeQuantizePlan::select(on, d);
+  const auto plan = cache->get(on.stream(), d, [&] {
+    const auto selected = DynamicRangeQuantizePlan::select(on.stream(), d);
     if (!selected) refuse(selected.error(), select_names);
     return *selected;
   });
   const bool symmetric = d.mode == RangeMode::symmetric;
-  const Output output(out, input.maker, input.shape, d.output);
-  const Output scales(none, input.maker, g.shape, d.input == DType::f64 ? DType::f64 : DType::f32);
+  const Output output(out, input.maker, input.shape, d.output, on);
+  const Output scales(none, input.maker, g.shape, d.input == DType::f64 ? DType::f64 : DType::f32,
+                      on);
   std::optional<Output> zero_points;
-  if (!symmetric) zero_points.emplace(none, input.maker, g.shape, DType::s32);
+  if (!symmetric) zero_points.emplace(none, input.maker, g.shape, DType::s32, on);
   DynamicRangeQuantizeArgs args{
       .input = input.ref(),
       .output = output.tensor(),

@@ -50,9 +50,10 @@ void not_with_floats(nb::handle value, const char* argument, DType table) {
 nb::object embedding(nb::handle indices, nb::handle table, nb::handle scale, nb::handle zero_point,
                      nb::handle group_size, nb::handle q_dtype, nb::handle length,
                      nb::handle out_dtype, nb::handle out, nb::handle stream) {
-  Numbers rows(indices, "indices", true);
+  On on(stream);
+  Numbers rows(indices, "indices", true, on);
   if (!rows.given()) invalid("indices", "expected an integer or an array of them, got None");
-  const Rows held(table, "table");
+  const Rows held(table, "table", on);
   EmbeddingArgs args;
   args.table = weight_of(held, q_dtype, length);
   EmbeddingDescriptor d;
@@ -72,26 +73,25 @@ nb::object embedding(nb::handle indices, nb::handle table, nb::handle scale, nb:
     const std::int64_t count = d.rows * (d.group_size == 0 ? 1 : d.columns / d.group_size);
     const auto read = [&](std::optional<Numbers>& place, nb::handle value, const char* argument,
                           bool integers) {
-      place.emplace(value, argument, integers);
+      place.emplace(value, argument, integers, on);
       check_weight_numbers(*place, argument, d.rows, d.columns, d.group_size, "row");
     };
     read(scales, scale, "scale", false);
     if (!scales->given()) invalid("scale", "expected a number or an array, got None");
-    args.scales = scales->ref(count);
+    args.scales = scales->ref(count, on);
     read(zeros, zero_point, "zero_point", true);
     d.zero_points = zeros->matter();
-    if (d.zero_points) args.zero_points = zeros->ref(count);
+    if (d.zero_points) args.zero_points = zeros->ref(count, on);
   }
 
-  const Stream& on = parse_stream(stream);
-  const std::shared_ptr<const EmbeddingPlan> plan = cached(on, d);
-  const OutputRows output(out, held.array().maker, output_shape(rows, d.columns), d.output,
+  const std::shared_ptr<const EmbeddingPlan> plan = cached(on.stream(), d);
+  const OutputRows output(out, held.array().maker, output_shape(rows, d.columns), d.output, on,
                           "out_dtype");
   held.check_apart(output.array);
   rows.check_apart(output.array);
   for (const auto* const numbers : {&scales, &zeros})
     if (*numbers) (*numbers)->check_apart(output.array);
-  args.indices = rows.ref(1);
+  args.indices = rows.ref(1, on);
   args.output = output.mut;
   const Status status = run_plan(*plan, on, args);
   if (!status) refuse_embedding(status.error(), false);

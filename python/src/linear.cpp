@@ -66,8 +66,9 @@ nb::object smoothquant_linear(nb::handle x_q, nb::handle act_scale, nb::handle w
                               nb::handle out_scale, nb::handle out_zero_point, nb::handle profile,
                               nb::handle out, nb::handle stream, nb::handle group_size,
                               nb::handle weight_zero_point, nb::handle q_dtype, nb::handle length) {
-  const Numbers scale(act_scale, "act_scale", false);
-  const Numbers zero_point(act_zero_point, "act_zero_point", true);
+  On anywhere;
+  const Numbers scale(act_scale, "act_scale", false, anywhere);
+  const Numbers zero_point(act_zero_point, "act_zero_point", true, anywhere);
   // One for each row is beyond the plan of static scales, but not beyond that of both.
   if (!scale.single() || !zero_point.single())
     return quantized_matmul(x_q, weight_q, act_scale, weight_scale, act_zero_point,

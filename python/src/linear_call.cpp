@@ -47,7 +47,7 @@ Shape without_last(const Shape& shape) {
 void check_count(const Numbers& numbers, const char* argument, std::int64_t count,
                  const char* what) {
   const Shape& s = numbers.shape();
-  if (numbers.single() || s == Shape{count} || s == Shape{count, 1}) return;
+  if (numbers.one() || s == Shape{count} || s == Shape{count, 1}) return;
   invalid(argument, fmt::format("expected one number or one per {} (shape ({},)), got shape {}",
                                 what, count, to_string(s)));
 }
@@ -58,7 +58,8 @@ class Running {
   explicit Running(LinearCall& call)
       : c_(call),
         p_(call.problem),
-        x_(call.x, call.x_name),
+        on_(call.stream),
+        x_(call.x, call.x_name, on_),
         rows_(x_.ref.shape[0]),
         out_shape_(x_.array().shape) {
     o_.input = &x_.ref;
@@ -69,7 +70,6 @@ class Running {
 
   nb::object run() {
     read_types();
-    const Stream& stream = parse_stream(c_.stream);
     if (nb::isinstance<PyPackedWeight>(c_.weight))
       read_packed_weight();
     else
@@ -81,12 +81,13 @@ class Running {
     if (given(c_.bias)) read_bias();
     if (given(c_.residual)) read_residual();
     read_output_parameters();
-    const OutputRows out(c_.out, x_.array().maker, out_shape_, p_.output,
+    const OutputRows out(c_.out, x_.array().maker, out_shape_, p_.output, on_,
                          c_.output_like_x ? c_.x_name : "out_dtype");
     check_apart(out.array);
     o_.output = &out.mut;
     p_.m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows_)));
-    const Status status = run_plan(*cached(stream, c_), stream, o_);
+    const Status status = run_plan(*cached(on_.stream(), c_), on_, o_);
+    if (held_ != nullptr && on_.on_device()) held_->readers->add(on_.queue());
     if (!status) refuse_linear(status.error(), c_, false);
     return out.array.object;
   }
@@ -106,6 +107,7 @@ class Running {
 
   void read_packed_weight() {
     held_ = &nb::cast<const PyPackedWeight&>(c_.weight);
+    on_.join(held_->device, c_.weight_name);
     weight_ = held_->packed;
     const WeightFormat format = weight_.packed.format();
     p_.packed_weight = true;
@@ -131,7 +133,7 @@ class Running {
   }
 
   void read_weight_rows() {
-    weight_rows_.emplace(c_.weight, c_.weight_name);
+    weight_rows_.emplace(c_.weight, c_.weight_name, on_);
     const TensorRef w = weight_of(*weight_rows_, c_.q_dtype, c_.length);
     if (w.shape[1] != p_.k)
       invalid(c_.weight_name,
@@ -167,13 +169,13 @@ class Running {
 
   // One number, or one for each row.
   void check_rows(const Numbers& numbers, const char* argument) const {
-    if (numbers.single() || numbers.shape() == without_last(x_.array().shape)) return;
+    if (numbers.one() || numbers.shape() == without_last(x_.array().shape)) return;
     check_count(numbers, argument, rows_, "row");
   }
 
   // Floats that may not be None.
-  static Numbers& scale(std::optional<Numbers>& place, nb::handle value, const char* argument) {
-    place.emplace(value, argument, false);
+  Numbers& scale(std::optional<Numbers>& place, nb::handle value, const char* argument) {
+    place.emplace(value, argument, false, on_);
     if (!place->given()) invalid(argument, "expected a number or an array, got None");
     return *place;
   }
@@ -200,7 +202,7 @@ class Running {
     } else {
       Numbers& numbers = scale(weight_scale_, c_.weight_scale, "weight_scale");
       check_weight_numbers(numbers, "weight_scale", p_.n, p_.k, p_.group);
-      weight_scales_ = numbers.ref(weight_count());
+      weight_scales_ = numbers.ref(weight_count(), on_);
     }
     o_.weight_scales = &weight_scales_;
   }
@@ -210,18 +212,18 @@ class Running {
     if (!c_.act_scale.is_valid()) return;
     Numbers& numbers = scale(act_scale_, c_.act_scale, "act_scale");
     check_rows(numbers, "act_scale");
-    act_scales_ = numbers.ref(1);
+    act_scales_ = numbers.ref(1, on_);
     o_.activation_scales = &act_scales_;
   }
 
   // Those that are one 0 are left out, which is faster.
   void read_zero_points() {
     if (p_.op == Op::quantized_matmul && c_.act_zero_point.is_valid()) {
-      act_zero_.emplace(c_.act_zero_point, "act_zero_point", true);
+      act_zero_.emplace(c_.act_zero_point, "act_zero_point", true, on_);
       check_rows(*act_zero_, "act_zero_point");
       p_.activation_zero_points = act_zero_->matter();
       if (p_.activation_zero_points) {
-        act_zeros_ = act_zero_->ref(1);
+        act_zeros_ = act_zero_->ref(1, on_);
         o_.activation_zero_points = &act_zeros_;
       }
     }
@@ -231,26 +233,26 @@ class Running {
       weight_zeros_ = held_->zero_point->ref();
     } else {
       if (!given(c_.weight_zero_point)) return;
-      weight_zero_.emplace(c_.weight_zero_point, "weight_zero_point", true);
+      weight_zero_.emplace(c_.weight_zero_point, "weight_zero_point", true, on_);
       check_weight_numbers(*weight_zero_, "weight_zero_point", p_.n, p_.k, p_.group);
       if (!weight_zero_->matter()) return;
-      weight_zeros_ = weight_zero_->ref(weight_count());
+      weight_zeros_ = weight_zero_->ref(weight_count(), on_);
     }
     o_.weight_zero_points = &weight_zeros_;
     p_.weight_zero_points = true;
   }
 
   void read_bias() {
-    bias_.emplace(c_.bias, "bias", false);
-    if (bias_->single() ? p_.n != 1 : !(bias_->shape() == Shape{p_.n}))
+    bias_.emplace(c_.bias, "bias", false, on_);
+    if (bias_->one() ? p_.n != 1 : !(bias_->shape() == Shape{p_.n}))
       invalid("bias", fmt::format("expected shape ({},), got {}", p_.n, to_string(bias_->shape())));
-    biases_ = bias_->ref(1);
+    biases_ = bias_->ref(1, on_);
     o_.bias = &biases_;
     p_.epilogue = p_.epilogue | Epilogue::bias;
   }
 
   void read_residual() {
-    residual_.emplace(c_.residual, "residual");
+    residual_.emplace(c_.residual, "residual", on_);
     if (!(residual_->array().shape == out_shape_))
       invalid("residual", fmt::format("expected shape {}, that of the output, got {}",
                                       to_string(out_shape_), to_string(residual_->array().shape)));
@@ -283,6 +285,7 @@ class Running {
 
   LinearCall& c_;
   Problem& p_;
+  On on_;
   const Rows x_;
   const std::int64_t rows_;
   Shape out_shape_;
@@ -320,7 +323,7 @@ void check_weight_numbers(const Numbers& numbers, const char* argument, std::int
     return;
   }
   const Shape expected{n, k / group};
-  if (!numbers.single() && !(numbers.shape() == expected))
+  if (!numbers.one() && !(numbers.shape() == expected))
     invalid(argument, fmt::format("expected shape {} (groups of {}) or one number, got shape {}",
                                   to_string(expected), group, to_string(numbers.shape())));
 }

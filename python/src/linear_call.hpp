@@ -38,12 +38,12 @@ std::optional<Tensor> as_matrix(const Array& a) {
 // An input, copied if its rows are not what the library reads in place.
 class Rows {
  public:
-  Rows(nb::handle object, const char* argument) : array_(object, argument) {
+  Rows(nb::handle object, const char* argument, On& on) : array_(object, argument, on) {
     if (array_.rank() == 0) invalid(argument, "expected at least one dimension, got a scalar");
     extent_ = array_.extent();
     std::optional<TensorRef> found = as_matrix<TensorRef>(array_);
     if (!found) {
-      array_ = array_.contiguous();
+      array_ = array_.contiguous(&on);
       found = as_matrix<TensorRef>(array_);
     }
     ref = *found;
@@ -66,9 +66,10 @@ class Rows {
 class OutputRows {
  public:
   /// `shape` has any rank; `asked_by` is the argument that decided the type.
-  OutputRows(nb::handle out, Maker maker, const Shape& shape, DType dtype, const char* asked_by)
-      : array(out.is_none() ? Array::make(maker, shape, dtype, asked_by)
-                            : Array(out, "out", true)) {
+  OutputRows(nb::handle out, Maker maker, const Shape& shape, DType dtype, On& on,
+             const char* asked_by)
+      : array(out.is_none() ? Array::make(maker, shape, dtype, asked_by, &on)
+                            : Array(out, "out", on, true)) {
     if (!(array.shape == shape))
       invalid("out",
               fmt::format("expected shape {}, got {}", to_string(shape), to_string(array.shape)));

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "device_array.hpp"
 #include "functions.hpp"
 
 namespace octavo::python {
@@ -53,12 +54,47 @@ PyStream make_stream(nb::handle threads, nb::handle target) {
   return {Stream::cpu(options)};
 }
 
+// Whose handle a stream of another library's is: PyTorch's cuda_stream, CuPy's ptr, or an integer.
+std::int64_t handle_of(nb::handle stream) {
+  for (const char* attribute : {"cuda_stream", "ptr"})
+    if (nb::hasattr(stream, attribute)) return handle_of(stream.attr(attribute));
+  const std::int64_t handle = *parse_integer(stream, "stream");
+  if (handle < 0) invalid("stream", fmt::format("expected the handle of a stream, got {}", handle));
+  return handle;
+}
+
+PyStream make_cuda_stream(nb::handle device, nb::handle stream) {
+  const std::int32_t number = parse_int32(device, "device").value_or(0);
+  const Result<QueuePtr> queue =
+      stream.is_none() ? new_queue(number)
+                       : queue_of(number, static_cast<std::uintptr_t>(handle_of(stream)));
+  if (!queue) throw Refused(queue.error());
+  return {(*queue)->stream(), *queue};
+}
+
+nb::object device_of(const PyStream& s) {
+  return s.queue == nullptr ? nb::object(nb::none()) : nb::object(nb::int_(s.queue->device()));
+}
+
+nb::object cuda_stream_of(const PyStream& s) {
+  if (s.queue == nullptr) return nb::none();
+  return nb::int_(reinterpret_cast<std::uintptr_t>(s.queue->handle()));
+}
+
+void synchronize(const PyStream& s) {
+  if (s.queue == nullptr) return;
+  if (const Status status = synchronized(*s.queue); !status) refuse_queued(status.error());
+}
+
 nb::object target_of(const PyStream& s) {
   const std::optional<Target>& cap = s.stream.options().cap;
   return cap ? nb::object(nb::str(std::string(name(*cap)).c_str())) : nb::none();
 }
 
 std::string repr(const PyStream& s) {
+  if (s.queue != nullptr)
+    return fmt::format("Stream.cuda(device={}, stream={:#x})", s.queue->device(),
+                       reinterpret_cast<std::uintptr_t>(s.queue->handle()));
   const std::optional<Target>& cap = s.stream.options().cap;
   return fmt::format("Stream(threads={}, target={})", s.stream.threads(),
                      cap ? fmt::format("'{}'", name(*cap)) : "None");
@@ -122,10 +158,27 @@ NB_MODULE(_core, m) {
           nb::arg("threads").none() = nb::none(), nb::arg("target").none() = nb::none(),
           nb::sig("def __init__(self, threads: int | None = None, target: str | None = None) -> "
                   "None"))
+      .def_static("cuda", &make_cuda_stream, nb::arg("device").none() = 0,
+                  nb::arg("stream").none() = nb::none(),
+                  "A stream of a CUDA device: one of its own, or another library's, as the handle "
+                  "of a CUstream (0 is the legacy default one) or as an object with `cuda_stream` "
+                  "(PyTorch) or `ptr` (CuPy). Such a one must live until what was called on it is "
+                  "done.",
+                  nb::sig("def cuda(device: int = 0, stream: typing.Any = None) -> Stream"))
+      .def("synchronize", &synchronize,
+           "Waits for all that was called on it; raises the first refusal of values that only the "
+           "device sees. (On the CPU calls return when they are done.)",
+           nb::sig("def synchronize(self) -> None"))
+      .def_prop_ro("device", &device_of, "The number of the CUDA device; None for the CPU.",
+                   nb::sig("def device(self) -> int | None"))
+      .def_prop_ro("cuda_stream", &cuda_stream_of,
+                   "The handle of its CUstream, for other libraries; None for the CPU.",
+                   nb::sig("def cuda_stream(self) -> int | None"))
       .def_prop_ro("threads", [](const PyStream& s) { return s.stream.threads(); })
       .def_prop_ro("target", &target_of, nb::sig("def target(self) -> str | None"))
       .def("__repr__", &repr);
 
+  define_cuda(m);
   define_packed_weight(m);
   define(m, "quantize", &quantize);
   define(m, "quantize_backward", &quantize_backward);
@@ -145,5 +198,5 @@ NB_MODULE(_core, m) {
   m.def("targets", &target_names);
   m.def("best_target", &best_target);
   m.def("cpu_name", &cpu_name);
-  m.def("default_threads", [] { return parse_stream(nb::none()).threads(); });
+  m.def("default_threads", [] { return parse_stream(nb::none()).stream.threads(); });
 }

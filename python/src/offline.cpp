@@ -38,7 +38,7 @@ void update(Statistics& self, nb::handle layer, nb::handle rows) {
   const std::string name = parse_text(layer, "layer");
   const Array array(rows, "rows");
   const TensorRef ref = array.ref();
-  const Stream& stream = parse_stream(nb::none());
+  const Stream& stream = parse_stream(nb::none()).stream;
   Status status;
   {
     const WithoutGil released;
@@ -94,7 +94,7 @@ nb::object scales(nb::handle weights, nb::handle absmax, nb::handle alpha) {
   const Weights w(weights, false);
   const std::vector<float> a = floats_of(absmax, "absmax");
   const auto found =
-      smoothing_scales(parse_stream(nb::none()), w.refs, a, parse_number(alpha, "alpha"));
+      smoothing_scales(parse_stream(nb::none()).stream, w.refs, a, parse_number(alpha, "alpha"));
   if (!found) throw Refused(found.error());
   return numpy_of(*found, {}, "float32");
 }
@@ -132,10 +132,10 @@ void apply(nb::handle norm_weight, nb::handle norm_bias, nb::handle weights, nb:
   if (!norm_bias.is_none()) bias.emplace(norm_bias, "norm_bias", true);
   const Weights w(weights, true);
   const std::vector<float> values = floats_of(s, "scales");
-  check(smooth(parse_stream(nb::none()), {.norm_weight = norm.mut(),
-                                          .norm_bias = bias ? bias->mut() : TensorMut(),
-                                          .weights = w.muts,
-                                          .scales = values}));
+  check(smooth(parse_stream(nb::none()).stream, {.norm_weight = norm.mut(),
+                                                 .norm_bias = bias ? bias->mut() : TensorMut(),
+                                                 .weights = w.muts,
+                                                 .scales = values}));
 }
 
 nb::typed<nb::tuple, double, double, std::vector<double>> find_alpha(nb::handle weights,
@@ -148,7 +148,7 @@ nb::typed<nb::tuple, double, double, std::vector<double>> find_alpha(nb::handle 
   const auto wanted = parse_scheme(parse_text(scheme, "scheme"));
   if (!wanted) throw Refused(wanted.error());
   const auto found =
-      search_alpha(parse_stream(nb::none()),
+      search_alpha(parse_stream(nb::none()).stream,
                    {.weights = w.refs, .absmax = a, .rows = sample.ref(), .scheme = *wanted});
   if (!found) throw Refused(found.error());
   return nb::make_tuple(found->alpha, found->error, found->errors);

@@ -4,8 +4,10 @@
 #include <array>
 
 #include "array.hpp"
+#include "device_array.hpp"
 #include "error.hpp"
 #include "octavo/dtype.hpp"
+#include "on.hpp"
 #include "torch.hpp"
 
 namespace octavo::python {
@@ -20,7 +22,7 @@ nb::handle numpy_empty() {
   return empty;
 }
 
-nb::handle numpy_dtype(Held held, const char* asked_by) {
+nb::handle cached_dtype(Held held, const char* asked_by) {
   static std::array<PyObject*, held_count> all{};
   PyObject*& dtype = all[static_cast<std::size_t>(held)];
   if (dtype == nullptr) {
@@ -39,14 +41,18 @@ nb::handle numpy_dtype(Held held, const char* asked_by) {
   return dtype;
 }
 
+}  // namespace
+
+nb::object numpy_dtype(Held held, const char* asked_by) {
+  return nb::module_::import_("numpy").attr("dtype")(cached_dtype(held, asked_by));
+}
+
 nb::object tuple_of(const Shape& shape) {
   nb::object tuple = nb::steal(PyTuple_New(shape.rank()));
   for (int i = 0; i < shape.rank(); ++i)
     PyTuple_SET_ITEM(tuple.ptr(), i, PyLong_FromLongLong(shape[i]));
   return tuple;
 }
-
-}  // namespace
 
 Shape stored_shape(const Shape& shape, DType dtype) {
   Shape stored = shape;
@@ -55,13 +61,19 @@ Shape stored_shape(const Shape& shape, DType dtype) {
   return stored;
 }
 
-Array Array::make(Maker maker, const Shape& shape, DType dtype, const char* asked_by) {
+Array Array::make(Maker maker, const Shape& shape, DType dtype, const char* asked_by, On* on) {
   Array made;
   made.shape = stored_shape(shape, dtype);
   made.held = held_for(dtype);
+  if (maker == Maker::device) {
+    auto array = std::make_unique<DeviceArray>(on->queue(), made.held, made.shape);
+    return Array(nb::cast(array.release(), nb::rv_policy::take_ownership), "out", *on, true);
+  }
   const nb::object sizes = tuple_of(made.shape);
   if (maker == Maker::numpy)
-    return Array(numpy_empty()(sizes, numpy_dtype(made.held, asked_by)), "out", true);
+    return Array(numpy_empty()(sizes, cached_dtype(made.held, asked_by)), "out", true);
+  if (on != nullptr && on->torch_device().is_valid())
+    return Array(empty_tensor(sizes, made.held, on->torch_device()), "out", *on, true);
   // All but its address is known; but PyTorch has modes in which a new tensor has none.
   made.object = empty_tensor(sizes, made.held);
   made.data = data_of_tensor(made.object);
@@ -71,9 +83,10 @@ Array Array::make(Maker maker, const Shape& shape, DType dtype, const char* aske
   return made;
 }
 
-Output::Output(nb::handle out, Maker maker, const Shape& shape, DType dtype, const char* asked_by) {
-  array_.emplace(out.is_none() ? Array::make(maker, shape, dtype, asked_by)
-                               : Array(out, "out", true));
+Output::Output(nb::handle out, Maker maker, const Shape& shape, DType dtype, On& on,
+               const char* asked_by) {
+  array_.emplace(out.is_none() ? Array::make(maker, shape, dtype, asked_by, &on)
+                               : Array(out, "out", on, true));
   const auto expect_shape = [&](const Shape& expected, const char* why) {
     if (!(array_->shape == expected))
       invalid("out", fmt::format("expected shape {}{}, got {}", to_string(expected), why,

@@ -1,67 +1,88 @@
-// pack, and the class PackedWeight.
+// The class PackedWeight.
 #include "packed_weight.hpp"
 
 #include <nanobind/stl/string.h>
 
-#include <cmath>
+#include <charconv>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <system_error>
 
 #include "linear_call.hpp"
 
 namespace octavo::python {
 namespace {
 
-// ---- pack ---------------------------------------------------------------------------------------
+// ---- places -------------------------------------------------------------------------------------
 
-// Numbers of output channels, checked here: a call that is refused later could not say where they
-// came from.
-template <class Good>
-Kept keep(Numbers& numbers, const char* argument, Good good, const std::string& expected) {
-  for (std::int64_t i = 0; i < numbers.numel(); ++i)
-    if (!good(numbers.at(i)))
-      invalid(argument, fmt::format("expected {}, got {} at index {}", expected, numbers.at(i), i));
-  const TensorRef ref = numbers.ref(1);
-  Kept kept{ref.dtype, std::vector<std::byte>(
-                           static_cast<std::size_t>(numbers.numel() * bytes_for(ref.dtype, 1)))};
-  if (!kept.bytes.empty()) std::memcpy(kept.bytes.data(), ref.data, kept.bytes.size());
-  return kept;
+// -1 for "cpu", the number of a CUDA device for "cuda:1" or torch.device("cuda", 1).
+int parse_device(nb::handle value) {
+  std::string text(text_of(value));
+  if (text.empty() && nb::hasattr(value, "type") && nb::hasattr(value, "index"))
+    text = str_of(nb::borrow(value));
+  if (text == "cpu") return -1;
+  if (text == "cuda") return 0;
+  constexpr std::string_view cuda = "cuda:";
+  int number = 0;
+  const char* const end = text.data() + text.size();
+  if (text.starts_with(cuda)) {
+    const auto [after, error] = std::from_chars(text.data() + cuda.size(), end, number);
+    if (error == std::errc() && after == end && number >= 0) return number;
+  }
+  unsupported("device",
+              fmt::format("expected 'cpu', 'cuda' or 'cuda:1', say, got {}", describe(value)));
 }
 
-void keep_channels(PyPackedWeight& made, Numbers& scale, Numbers& zero_point, DType weight) {
-  if (scale.given())
-    made.scale = keep(
-        scale, "scale", [](double v) { return std::isfinite(v); }, "scales that are finite");
-  if (!zero_point.matter()) return;
-  const IntRange range = storage_range(weight);
-  made.zero_point = keep(
-      zero_point, "zero_point", [&](double v) { return v >= range.min && v <= range.max; },
-      fmt::format("{} to {}, the range of {}", range.min, range.max, octavo::name(weight)));
+std::string device_name(int device) { return device < 0 ? "cpu" : fmt::format("cuda:{}", device); }
+
+Kept moved(const Kept& kept, const QueuePtr& to) {
+  Kept here = kept;
+  if (kept.block != nullptr) {
+    here.block = nullptr;
+    here.bytes.resize(kept.size());
+    const Status s =
+        kept.block->queue()->download(here.bytes.data(), kept.block->memory(), kept.size());
+    if (!s) throw Refused(s.error());
+  }
+  if (to == nullptr) return here;
+  const auto block = Block::make(to, here.size());
+  if (!block) throw Refused(block.error());
+  if (Status s = to->upload((*block)->memory(), here.bytes.data(), here.size()); !s)
+    throw Refused(s.error());
+  to->wait();
+  return {here.dtype, {}, *block};
 }
 
-// Codes as compressed-tensors stores them: [N, ceil(K / 8)] of int32 for s4, [N, ceil(K / 4)] for
-// s8, the first in the lowest bits, more by 8 or 128. Nothing, if the weight is no such words.
-std::optional<TensorRef> words_of(const Rows& rows, nb::handle q_dtype, nb::handle length) {
-  const Array& array = rows.array();
-  if (array.held != Held::s32 || array.rank() != 2 || q_dtype.is_none()) return std::nullopt;
-  const DType type = parse_dtype(q_dtype, "q_dtype");
-  if (type != DType::s4 && type != DType::s8) return std::nullopt;
-  const std::int64_t per_word = 32 / bits(type);
-  const std::int64_t words = rows.ref.shape[1];
-  const std::int64_t k = parse_integer(length, "length").value_or(words * per_word);
-  if (k < 0 || k > words * per_word || (k + per_word - 1) / per_word != words)
-    invalid("length",
-            fmt::format("expected {} to {} for rows of {} words of 32 bits, got {}",
-                        words > 0 ? (words - 1) * per_word + 1 : 0, words * per_word, words, k));
-  return TensorRef(rows.ref.data, type, Shape{rows.ref.shape[0], k},
-                   Shape{rows.ref.strides[0] * per_word, 1});
+PyPackedWeight moved(const PyPackedWeight& w, int device) {
+  if (w.device == device) return w;
+  QueuePtr queue;
+  if (device >= 0) {
+    const Result<QueuePtr> own = own_queue(device);
+    if (!own) throw Refused(own.error());
+    queue = *own;
+  }
+  const Stream& stream = queue == nullptr ? parse_stream(nb::none()).stream : queue->stream();
+  PyPackedWeight made;
+  made.maker = w.maker;
+  made.device = device;
+  {
+    const WithoutGil released;
+    const Result<PackedWeight> packed = w.packed.to(stream);
+    if (!packed) throw Refused(packed.error());
+    made.packed = *packed;
+  }
+  if (w.scale) made.scale = moved(*w.scale, queue);
+  if (w.zero_point) made.zero_point = moved(*w.zero_point, queue);
+  return made;
 }
 
 // ---- images -------------------------------------------------------------------------------------
 
 nb::bytes serialized(const PyPackedWeight& w) {
+  if (w.device >= 0) return serialized(moved(w, -1));  // (images are the host's)
   const auto size = static_cast<Py_ssize_t>(w.packed.serialized_bytes());
   nb::bytes image = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, size));
   if (!image.is_valid()) throw nb::python_error();
@@ -121,6 +142,7 @@ PyPackedWeight deserialized(nb::handle image, nb::handle in_place) {
 
 // For pickle: an image, and what is kept beside it, if anything is.
 nb::object state_of(const PyPackedWeight& w) {
+  if (w.device >= 0) return state_of(moved(w, -1));
   if (!w.scale && !w.zero_point && w.maker == Maker::numpy) return serialized(w);
   const auto bytes = [](const Kept& kept) {
     return nb::bytes(kept.bytes.data(), kept.bytes.size());
@@ -170,8 +192,10 @@ PyPackedWeight from_state(nb::handle state) {
 nb::object unpacked(const PyPackedWeight& w) {
   const WeightFormat format = w.packed.format();
   const nb::object none = nb::none();
+  On host(none);  // (also what lies on a device comes back to the host)
+  const Maker maker = w.maker == Maker::device ? Maker::numpy : w.maker;
   const auto array = [&](const Shape& shape, DType dtype) {
-    return Output(none, w.maker, shape, dtype, "packed");
+    return Output(none, maker, shape, dtype, host, "packed");
   };
   const Output weight = array({w.packed.n(), w.packed.k()}, format.code);
   std::optional<Output> scale, zero_point;
@@ -184,8 +208,14 @@ nb::object unpacked(const PyPackedWeight& w) {
   const auto copy = [&](const std::optional<Kept>& kept, std::optional<Output>& to) {
     if (!kept) return;
     to.emplace(array({kept->count()}, kept->dtype));
-    if (!kept->bytes.empty())
+    if (kept->block != nullptr) {
+      if (Status s = kept->block->queue()->download(to->tensor().data, kept->block->memory(),
+                                                    kept->size());
+          !s)
+        throw Refused(s.error());
+    } else if (!kept->bytes.empty()) {
       std::memcpy(to->tensor().data, kept->bytes.data(), kept->bytes.size());
+    }
   };
   copy(w.scale, scale);
   copy(w.zero_point, zero_point);
@@ -200,8 +230,8 @@ nb::object unpacked(const PyPackedWeight& w) {
 }
 
 std::size_t bytes_held(const PyPackedWeight& w) {
-  return w.packed.bytes() + (w.scale ? w.scale->bytes.size() : 0) +
-         (w.zero_point ? w.zero_point->bytes.size() : 0);
+  return w.packed.bytes() + (w.scale ? w.scale->size() : 0) +
+         (w.zero_point ? w.zero_point->size() : 0);
 }
 
 nb::object group_size_of(const PyPackedWeight& w) {
@@ -217,59 +247,13 @@ nb::object scale_dtype_of(const PyPackedWeight& w) {
 
 std::string repr(const PyPackedWeight& w) {
   const std::int64_t group = w.packed.format().group;
-  return fmt::format("PackedWeight(shape=({}, {}), dtype='{}'{})", w.packed.n(), w.packed.k(),
+  return fmt::format("PackedWeight(shape=({}, {}), dtype='{}'{}{})", w.packed.n(), w.packed.k(),
                      octavo::name(w.packed.dtype()),
-                     group == 0 ? "" : fmt::format(", group_size={}", group));
+                     group == 0 ? "" : fmt::format(", group_size={}", group),
+                     w.device < 0 ? "" : fmt::format(", device='{}'", device_name(w.device)));
 }
 
 }  // namespace
-
-PyPackedWeight pack_weight(nb::handle weight_q, nb::handle scale, nb::handle zero_point,
-                           nb::handle group_size, nb::handle q_dtype, nb::handle length) {
-  const Rows rows(weight_q, "weight_q");
-  const std::optional<TensorRef> words = words_of(rows, q_dtype, length);
-  const TensorRef w = words ? *words : weight_of(rows, q_dtype, length);
-  if (is_float(w.dtype))
-    for (const auto& [value, argument] :
-         {std::pair(scale, "scale"), {zero_point, "zero_point"}, {group_size, "group_size"}})
-      if (!value.is_none())
-        invalid(argument,
-                fmt::format("expected None with weights of floats, got {}", describe(value)));
-  const std::int64_t n = w.shape[0];
-  const std::int64_t k = w.shape[1];
-  const std::int64_t group = parse_weight_group(group_size, k);
-  Numbers scales(scale, "scale", false);
-  Numbers zero_points(zero_point, "zero_point", true);
-  if (!scales.given() && !group_size.is_none())
-    invalid("scale", "expected the scales of the groups, got None");
-  check_weight_numbers(scales, "scale", n, k, group);
-  check_weight_numbers(zero_points, "zero_point", n, k, group);
-  PyPackedWeight made;
-  made.maker = rows.array().maker;
-  WeightGroups groups;
-  groups.offset = words.has_value();
-  if (group != 0) {
-    const std::int64_t count = n * (k / group);
-    groups.size = group;
-    groups.scales = scales.ref(count);
-    if (zero_points.matter()) groups.zero_points = zero_points.ref(count);
-  }
-  const Stream& stream = parse_stream(nb::none());
-  std::optional<Result<PackedWeight>> packed;
-  {
-    const WithoutGil released;
-    packed.emplace(pack(stream, w, groups));
-  }
-  if (!*packed)
-    refuse(packed->error(), {{"weight", "weight_q"},
-                             {"n", "weight_q"},
-                             {"k", "weight_q"},
-                             {"scales", "scale"},
-                             {"zero_points", "zero_point"}});
-  made.packed = **packed;
-  if (group == 0) keep_channels(made, scales, zero_points, w.dtype);
-  return made;
-}
 
 void define_packed_weight(nb::module_& m) {
   nb::class_<PyPackedWeight>(m, "PackedWeight",
@@ -296,6 +280,15 @@ void define_packed_weight(nb::module_& m) {
       .def_prop_ro("has_zero_point", &PyPackedWeight::has_zero_point,
                    "Whether it holds zero points.")
       .def_prop_ro("nbytes", &bytes_held)
+      .def_prop_ro(
+          "device", [](const PyPackedWeight& w) { return device_name(w.device); },
+          "Where it lies: 'cpu', or 'cuda:0' and so on. Calls with arrays of that place take it.")
+      .def(
+          "to",
+          [](const PyPackedWeight& w, nb::handle device) { return moved(w, parse_device(device)); },
+          nb::arg("device"),
+          "The same weights elsewhere: 'cpu', 'cuda:0' or what PyTorch calls a device.",
+          nb::sig("def to(self, device: typing.Any) -> PackedWeight"))
       .def("unpack", &unpacked,
            "(weight, scale, zero_point), as they were packed: weights of four bits are uint8, two "
            "to a byte. None for what it does not hold.",

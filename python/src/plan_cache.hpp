@@ -10,6 +10,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "core/stream.hpp"
 #include "octavo/dynamic_range_quantize.hpp"
 #include "octavo/elementwise.hpp"
 #include "octavo/embedding.hpp"
@@ -56,11 +57,13 @@ class Hash {
 struct Place {
   explicit Place(const Stream& stream)
       : backend(stream.backend()),
+        device(stream.impl().device),
         threads(stream.options().threads),
         cap(stream.options().cap) {
     if (const char* target = std::getenv("OCTAVO_TARGET")) environment = target;
   }
   Backend backend;
+  int device;
   int threads;
   std::optional<Target> cap;
   std::string environment;  // (no target has a name that would be allocated)

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "arguments.hpp"
 #include "error.hpp"
 #include "gil.hpp"
 
@@ -83,6 +84,19 @@ const Torch* torch() {
   return found;
 }
 
+// The device of CUDA that a tensor which is not on the CPU lies on, or -1.
+int cuda_device_of(const nb::object& device) {
+  if (text_of(device.attr("type")) != "cuda") return -1;
+  const nb::object index = device.attr("index");
+  return index.is_none() ? 0 : nb::cast<int>(index);
+}
+
+// The handle of the stream that PyTorch's next work on a device goes to.
+std::uintptr_t current_stream_of(const nb::object& device) {
+  const nb::object cuda = nb::module_::import_("torch").attr("cuda");
+  return nb::cast<std::uintptr_t>(cuda.attr("current_stream")(device).attr("cuda_stream"));
+}
+
 }  // namespace
 
 bool is_tensor(nb::handle object) {
@@ -94,12 +108,13 @@ bool is_tensor(nb::handle object) {
 }
 
 // (On the CPU whatever PyTorch's default device is.)
-nb::object empty_tensor(const nb::object& sizes, Held held) {
+nb::object empty_tensor(const nb::object& sizes, Held held, nb::handle device) {
   const Torch& t = *torch();
   // A trace would record that the tensor was made, and not what is written into it.
   if (nb::cast<bool>(t.is_tracing()))
     unsupported("out", "expected a call that is not traced by torch.jit.trace, got one");
-  const std::array<PyObject*, 3> arguments{sizes.ptr(), t.dtype(held).ptr(), t.cpu.ptr()};
+  const std::array<PyObject*, 3> arguments{sizes.ptr(), t.dtype(held).ptr(),
+                                           device.is_valid() ? device.ptr() : t.cpu.ptr()};
   return checked(into_python([&] {
     return PyObject_Vectorcall(t.empty.ptr(), arguments.data(), 1, t.empty_keywords.ptr());
   }));
@@ -109,7 +124,7 @@ void* data_of_tensor(nb::handle tensor) {
   return PyLong_AsVoidPtr(call(tensor, names().data_ptr).ptr());
 }
 
-void Array::from_torch(bool /*writes*/) {
+void Array::from_torch(On* on) {
   maker = Maker::torch;
   const Torch& t = *torch();
   const Names& n = names();
@@ -124,9 +139,17 @@ void Array::from_torch(bool /*writes*/) {
   if (!known)
     unsupported(argument,
                 fmt::format("expected floats or integers, got a tensor of {}", str_of(dtype)));
-  if (get(object, n.is_cpu).ptr() != Py_True)
-    unsupported(argument, fmt::format("expected a tensor on the CPU, got one on {}",
-                                      str_of(get(object, n.device))));
+  if (get(object, n.is_cpu).ptr() != Py_True) {
+    const nb::object where = get(object, n.device);
+    device = cuda_device_of(where);
+    if (device < 0 || on == nullptr)
+      unsupported(argument, fmt::format("expected a tensor on the CPU, got one on {}{}",
+                                        str_of(where), device < 0 ? "" : "; copy it first"));
+    (void)on->queue_for(device, argument);  // (refuses where there is no driver)
+    const Result<QueuePtr> queue = queue_of(device, current_stream_of(where));
+    if (!queue) throw Refused(queue.error());
+    home = *queue;
+  }
   if (get(object, n.requires_grad).ptr() == Py_True && nb::cast<bool>(t.is_grad_enabled()))
     invalid(argument,
             "expected a tensor without gradient, got one that requires it; use octavo.torch, or "

@@ -6,10 +6,10 @@ import inspect
 import numpy as np
 import octavo
 import pytest
-from octavo import _core, _error, _functions, _linear
+from octavo import _core, _error, _functions, _linear, cuda
 
 
-@pytest.mark.parametrize("module", [octavo, _functions, _linear, _error])
+@pytest.mark.parametrize("module", [octavo, _functions, _linear, _error, cuda])
 def test_examples(module):
     result = doctest.testmod(module, globs={"octavo": octavo, "np": np})
     assert result.attempted > 0

@@ -39,6 +39,15 @@ except octavo.Error as e:
     code: octavo.ErrorCode = e.code
     argument: str = e.argument
 version: str = octavo.__version__
+if octavo.cuda.is_available():
+    there: octavo.cuda.DeviceArray = octavo.cuda.asarray(x, device=0)
+    octavo.quantize(there, 0.1, stream=octavo.Stream.cuda(device=0))
+    sizes: tuple[int, ...] = there.shape
+    there.numpy().sum()
+    place: str = packed.to("cuda:0").device
+    for device in octavo.cuda.devices():
+        major, minor = device.capability
+    octavo.cuda.synchronize()
 seen = octavo.Statistics(sample_rows=3)
 seen.update("layer", x)
 layer = seen.layer("layer")
@@ -55,6 +64,9 @@ WRONG = [
     'octavo.pack(x, q_dtype="s16")',
     'octavo.Stream(threads="2")',
     "octavo.pack(x).colour",
+    'octavo.cuda.asarray(x, device="0")',
+    "octavo.cuda.asarray(x).stride",
+    "octavo.Stream.cuda(1, 2, 3)",
     "octavo.nonsense",
 ]
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <bit>
 #include <mutex>
 #include <vector>
 
@@ -140,7 +141,7 @@ Result<void*> Context::allocate(std::size_t bytes) {
   DevicePointer memory = 0;
   if (const int error = driver.memory_allocate(&memory, bytes); error != success)
     return driver_error(driver, "cuMemAlloc", error);
-  return reinterpret_cast<void*>(memory);
+  return std::bit_cast<void*>(memory);
 }
 
 void Context::free(void* memory) noexcept {

@@ -34,9 +34,41 @@ Result<const Driver*> open() {
         reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, symbol));
     if (function == nullptr && missing == nullptr) missing = symbol;
   };
-#define OCTAVO_FIND(member, symbol, parameters) find(table.member, symbol);
-  OCTAVO_CUDA_DRIVER(OCTAVO_FIND)
-#undef OCTAVO_FIND
+  find(table.init, "cuInit");
+  find(table.driver_version, "cuDriverGetVersion");
+  find(table.error_name, "cuGetErrorName");
+  find(table.error_string, "cuGetErrorString");
+  find(table.device_count, "cuDeviceGetCount");
+  find(table.device_get, "cuDeviceGet");
+  find(table.device_name, "cuDeviceGetName");
+  find(table.device_memory, "cuDeviceTotalMem_v2");
+  find(table.device_attribute, "cuDeviceGetAttribute");
+  find(table.context_retain, "cuDevicePrimaryCtxRetain");
+  find(table.context_release, "cuDevicePrimaryCtxRelease_v2");
+  find(table.context_push, "cuCtxPushCurrent_v2");
+  find(table.context_pop, "cuCtxPopCurrent_v2");
+  find(table.context_synchronize, "cuCtxSynchronize");
+  find(table.module_load, "cuModuleLoadData");
+  find(table.module_unload, "cuModuleUnload");
+  find(table.module_function, "cuModuleGetFunction");
+  find(table.function_attribute, "cuFuncSetAttribute");
+  find(table.launch, "cuLaunchKernel");
+  find(table.stream_create, "cuStreamCreate");
+  find(table.stream_destroy, "cuStreamDestroy_v2");
+  find(table.stream_synchronize, "cuStreamSynchronize");
+  find(table.stream_context, "cuStreamGetCtx");
+  find(table.stream_wait, "cuStreamWaitEvent");
+  find(table.event_create, "cuEventCreate");
+  find(table.event_record, "cuEventRecord");
+  find(table.event_query, "cuEventQuery");
+  find(table.event_destroy, "cuEventDestroy_v2");
+  find(table.memory_allocate, "cuMemAlloc_v2");
+  find(table.memory_free, "cuMemFree_v2");
+  find(table.copy_to_device, "cuMemcpyHtoDAsync_v2");
+  find(table.copy_to_host, "cuMemcpyDtoHAsync_v2");
+  find(table.copy_on_device, "cuMemcpyDtoDAsync_v2");
+  find(table.set_bytes, "cuMemsetD8Async");
+  find(table.pointer_attributes, "cuPointerGetAttributes");
   if (missing != nullptr) {
     dlclose(library);
     return no_driver(fmt::format("libcuda.so.1 has no {}; it is too old", missing));

@@ -35,55 +35,50 @@ enum MemoryType : unsigned { memory_host = 1, memory_device = 2 };
 inline constexpr int function_max_dynamic_shared = 8;  // an attribute of functions
 inline constexpr unsigned event_disable_timing = 2;
 
-// name in the table, name in the library, parameters
-#define OCTAVO_CUDA_DRIVER(X)                                                                      \
-  X(init, "cuInit", (unsigned flags))                                                              \
-  X(driver_version, "cuDriverGetVersion", (int* version))                                          \
-  X(error_name, "cuGetErrorName", (int error, const char** text))                                  \
-  X(error_string, "cuGetErrorString", (int error, const char** text))                              \
-  X(device_count, "cuDeviceGetCount", (int* count))                                                \
-  X(device_get, "cuDeviceGet", (int* device, int ordinal))                                         \
-  X(device_name, "cuDeviceGetName", (char* name, int bytes, int device))                           \
-  X(device_memory, "cuDeviceTotalMem_v2", (std::size_t * bytes, int device))                       \
-  X(device_attribute, "cuDeviceGetAttribute", (int* value, DeviceAttribute attribute, int device)) \
-  X(context_retain, "cuDevicePrimaryCtxRetain", (ContextHandle * context, int device))             \
-  X(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                                 \
-  X(context_push, "cuCtxPushCurrent_v2", (ContextHandle context))                                  \
-  X(context_pop, "cuCtxPopCurrent_v2", (ContextHandle * context))                                  \
-  X(module_load, "cuModuleLoadData", (ModuleHandle * module, const void* image))                   \
-  X(module_unload, "cuModuleUnload", (ModuleHandle module))                                        \
-  X(module_function, "cuModuleGetFunction",                                                        \
-    (FunctionHandle * function, ModuleHandle module, const char* name))                            \
-  X(function_attribute, "cuFuncSetAttribute", (FunctionHandle function, int attribute, int value)) \
-  X(launch, "cuLaunchKernel",                                                                      \
-    (FunctionHandle function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,             \
-     unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,            \
-     StreamHandle stream, void** parameters, void** extra))                                        \
-  X(stream_create, "cuStreamCreate", (StreamHandle * stream, unsigned flags))                      \
-  X(stream_destroy, "cuStreamDestroy_v2", (StreamHandle stream))                                   \
-  X(stream_synchronize, "cuStreamSynchronize", (StreamHandle stream))                              \
-  X(stream_context, "cuStreamGetCtx", (StreamHandle stream, ContextHandle * context))              \
-  X(event_create, "cuEventCreate", (EventHandle * event, unsigned flags))                          \
-  X(event_record, "cuEventRecord", (EventHandle event, StreamHandle stream))                       \
-  X(event_query, "cuEventQuery", (EventHandle event))                                              \
-  X(event_destroy, "cuEventDestroy_v2", (EventHandle event))                                       \
-  X(memory_allocate, "cuMemAlloc_v2", (DevicePointer * memory, std::size_t bytes))                 \
-  X(memory_free, "cuMemFree_v2", (DevicePointer memory))                                           \
-  X(copy_to_device, "cuMemcpyHtoDAsync_v2",                                                        \
-    (DevicePointer to, const void* from, std::size_t bytes, StreamHandle stream))                  \
-  X(copy_to_host, "cuMemcpyDtoHAsync_v2",                                                          \
-    (void* to, DevicePointer from, std::size_t bytes, StreamHandle stream))                        \
-  X(copy_on_device, "cuMemcpyDtoDAsync_v2",                                                        \
-    (DevicePointer to, DevicePointer from, std::size_t bytes, StreamHandle stream))                \
-  X(set_bytes, "cuMemsetD8Async",                                                                  \
-    (DevicePointer to, unsigned char value, std::size_t bytes, StreamHandle stream))               \
-  X(pointer_attributes, "cuPointerGetAttributes",                                                  \
-    (unsigned count, PointerAttribute* attributes, void** values, DevicePointer pointer))
-
+// The functions that are called; driver.cpp has their names in the library.
 struct Driver {
-#define OCTAVO_MEMBER(member, symbol, parameters) int(*member) parameters = nullptr;
-  OCTAVO_CUDA_DRIVER(OCTAVO_MEMBER)
-#undef OCTAVO_MEMBER
+  int (*init)(unsigned flags) = nullptr;
+  int (*driver_version)(int* version) = nullptr;
+  int (*error_name)(int error, const char** text) = nullptr;
+  int (*error_string)(int error, const char** text) = nullptr;
+  int (*device_count)(int* count) = nullptr;
+  int (*device_get)(int* device, int ordinal) = nullptr;
+  int (*device_name)(char* name, int bytes, int device) = nullptr;
+  int (*device_memory)(std::size_t* bytes, int device) = nullptr;
+  int (*device_attribute)(int* value, DeviceAttribute attribute, int device) = nullptr;
+  int (*context_retain)(ContextHandle* context, int device) = nullptr;
+  int (*context_release)(int device) = nullptr;
+  int (*context_push)(ContextHandle context) = nullptr;
+  int (*context_pop)(ContextHandle* context) = nullptr;
+  int (*context_synchronize)() = nullptr;
+  int (*module_load)(ModuleHandle* module, const void* image) = nullptr;
+  int (*module_unload)(ModuleHandle module) = nullptr;
+  int (*module_function)(FunctionHandle* function, ModuleHandle module, const char* name) = nullptr;
+  int (*function_attribute)(FunctionHandle function, int attribute, int value) = nullptr;
+  int (*launch)(FunctionHandle function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
+                unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
+                StreamHandle stream, void** parameters, void** extra) = nullptr;
+  int (*stream_create)(StreamHandle* stream, unsigned flags) = nullptr;
+  int (*stream_destroy)(StreamHandle stream) = nullptr;
+  int (*stream_synchronize)(StreamHandle stream) = nullptr;
+  int (*stream_context)(StreamHandle stream, ContextHandle* context) = nullptr;
+  int (*stream_wait)(StreamHandle stream, EventHandle event, unsigned flags) = nullptr;
+  int (*event_create)(EventHandle* event, unsigned flags) = nullptr;
+  int (*event_record)(EventHandle event, StreamHandle stream) = nullptr;
+  int (*event_query)(EventHandle event) = nullptr;
+  int (*event_destroy)(EventHandle event) = nullptr;
+  int (*memory_allocate)(DevicePointer* memory, std::size_t bytes) = nullptr;
+  int (*memory_free)(DevicePointer memory) = nullptr;
+  int (*copy_to_device)(DevicePointer to, const void* from, std::size_t bytes,
+                        StreamHandle stream) = nullptr;
+  int (*copy_to_host)(void* to, DevicePointer from, std::size_t bytes,
+                      StreamHandle stream) = nullptr;
+  int (*copy_on_device)(DevicePointer to, DevicePointer from, std::size_t bytes,
+                        StreamHandle stream) = nullptr;
+  int (*set_bytes)(DevicePointer to, unsigned char value, std::size_t bytes,
+                   StreamHandle stream) = nullptr;
+  int (*pointer_attributes)(unsigned count, PointerAttribute* attributes, void** values,
+                            DevicePointer pointer) = nullptr;
 };
 
 /// The driver of this machine, opened and initialised once; or the sentence why there is none,

@@ -64,6 +64,10 @@ struct CheckArgs {
   RefusalState* state = nullptr;
 };
 
+struct FoldArgs {
+  RefusalState* state = nullptr;
+};
+
 /// Of a refusal that the host knows of already: it is written down in its turn.
 struct RefuseArgs {
   Refusal refusal;

@@ -141,7 +141,7 @@ Status CudaStream::synchronize() {
   std::optional<Refusal> refusal;
   if (Status s = read_refusal(refusal); !s) return s;
   if (!refusal) return {};
-  return reinterpret_cast<WordRefusal>(refusal->word)(*refusal);
+  return std::bit_cast<WordRefusal>(refusal->word)(*refusal);
 }
 
 Status CudaStream::check_values(std::initializer_list<Check> checks) {
@@ -153,11 +153,15 @@ Status CudaStream::check_values(std::initializer_list<Check> checks) {
     most = std::max(most, c.count);
   }
   if (most <= one_block) return launch(*this, check_kernel, {}, {check_threads}, 0, args);
-  if (Status s = launch(*this, fold_kernel, {}, {}, 0, state_); !s) return s;
+  if (Status s = fold_refusals(); !s) return s;
   const auto blocks = std::min<std::int64_t>((most + check_threads - 1) / check_threads,
                                              std::int64_t{4} * context_->limits.multiprocessors);
   return launch(*this, check_kernel, {static_cast<unsigned>(std::max<std::int64_t>(blocks, 2))},
                 {check_threads}, 0, args);
+}
+
+Status CudaStream::fold_refusals() {
+  return launch(*this, fold_kernel, {}, {}, 0, FoldArgs{state_});
 }
 
 Status CudaStream::refuse(const Refusal& refusal) {

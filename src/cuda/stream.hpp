@@ -38,7 +38,10 @@ class CudaStream final : public Stream::Impl {
   /// it holds a refusal.
   Status check_values(std::initializer_list<Check> checks);
   [[nodiscard]] const Refusal* latest() const { return &state_->latest; }
-  [[nodiscard]] RefusalState* state() const { return state_; }  // for checks of other kinds
+  /// For checks of other kinds, by kernels of several blocks: what comes before them; and where to
+  /// write.
+  Status fold_refusals();
+  [[nodiscard]] RefusalState* state() const { return state_; }
   /// Enqueues a refusal that the host knows of: of a scale given by value. Likewise.
   Status refuse(const Refusal& refusal);
 

@@ -2,6 +2,8 @@
 // host's memory; a Mirror brings them to the device and back.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -122,7 +124,7 @@ class Mirror {
       const std::vector<std::byte> beside(away, paint);
       memory_.write(memory, beside.data(), away);
       range.device = memory + away;
-      memory_.write(range.device, reinterpret_cast<const void*>(begin), range.end - begin);
+      memory_.write(range.device, std::bit_cast<const void*>(begin), range.end - begin);
     }
   }
   /// Where a pointer into a range is on the device; any other stays what it is.
@@ -144,7 +146,7 @@ class Mirror {
   [[nodiscard]] bool download() {
     bool untouched = true;
     for (const auto& [begin, range] : ranges_) {
-      memory_.read(range.device, range.end - begin, reinterpret_cast<void*>(begin));
+      memory_.read(range.device, range.end - begin, std::bit_cast<void*>(begin));
       std::vector<std::byte> beside(begin % 256);
       memory_.read(range.device - beside.size(), beside.size(), beside.data());
       for (const std::byte b : beside) untouched = untouched && b == paint;

@@ -269,6 +269,53 @@ TEST_F(Cuda, WorkspacesLieWhereTheStreamIs) {
   std::memset(static_cast<Workspace>(on_host).data, 1, 100);
 }
 
+// Rows so far apart that no offset fits 32 bits, in either direction.
+TEST_F(Cuda, OffsetsBeyond32Bits) {
+  const Stream stream = cuda_stream().value();
+  constexpr std::int64_t cols = 37;
+  constexpr std::int64_t apart = (std::int64_t{1} << 32U) + 48;
+  CudaMemory memory(stream);
+  std::array<std::byte*, 2> ends{};
+  try {
+    ends = {static_cast<std::byte*>(memory.allocate(apart + cols)),
+            static_cast<std::byte*>(memory.allocate(apart + cols))};
+  } catch (const std::bad_alloc&) {
+    GTEST_SKIP() << "the device has too little memory";
+  }
+  const auto plan = DequantizePerTokenPlan::select<std::int8_t, f16>(
+      stream, {.tokens = 2, .hidden = cols, .scale_type = DType::f32});
+  const auto back = QuantizePerTokenPlan::select<f16, std::int8_t>(
+      stream, {.tokens = 2, .hidden = cols, .scale_type = DType::f32});
+  ASSERT_TRUE(plan && back);
+  const std::vector<float> scales{0.5F, 2};
+  const TensorRef given(memory.upload(scales.data(), 8), DType::f32, {2});
+  std::vector<std::int8_t> q(cols);
+  for (std::size_t i = 0; i < q.size(); ++i) q[i] = static_cast<std::int8_t>(i * 3 - 50);
+  memory.write(ends[0], q.data(), cols);
+  memory.write(ends[0] + apart, q.data(), cols);
+  for (const std::int64_t step : {apart, -apart}) {
+    SCOPED_TRACE(step);
+    const Shape shape{2, cols};
+    const Shape wide{step, 1};
+    std::byte* const first = step > 0 ? ends[0] : ends[0] + apart;
+    std::byte* const other = step > 0 ? ends[1] : ends[1] + apart;
+    const TensorMut middle(memory.allocate(static_cast<std::size_t>(4 * cols)), DType::f16, shape);
+    ASSERT_TRUE(plan->run(
+        stream, {},
+        {.input = TensorRef(first, DType::s8, shape, wide), .scales = given, .output = middle}));
+    ASSERT_TRUE(back->run(
+        stream, {},
+        {.input = middle, .scales = given, .output = TensorMut(other, DType::s8, shape, wide)}));
+    const Status done = stream.synchronize();
+    ASSERT_TRUE(done) << done.error().message();
+    for (const std::int64_t at : {std::int64_t{0}, apart}) {
+      std::vector<std::int8_t> got(cols);
+      memory.read(ends[1] + at, cols, got.data());
+      EXPECT_EQ(got, q) << at;
+    }
+  }
+}
+
 // ---- refusals of values ------------------------------------------------------------------------
 
 // A good run, a refused one and another good one: only the refused writes nothing, and synchronize
@@ -391,6 +438,7 @@ TEST_F(Cuda, ManyThreadsAndStreams) {
   const Stream shared = cuda_stream().value();
   std::vector<std::thread> threads;
   std::vector<int> done(8);
+  threads.reserve(8);
   for (int t = 0; t < 8; ++t)
     threads.emplace_back([&, t] {
       const Stream own = t % 2 == 0 ? cuda_stream().value() : shared;

@@ -52,12 +52,22 @@ def _stream_of(threads: int) -> _core.Stream:
     return _core.Stream(threads=threads)
 
 
+def _stream_for(x: torch.Tensor) -> _core.Stream | None:
+    """As many threads as PyTorch uses; on a GPU the stream that is PyTorch's current one."""
+    return None if x.is_cuda else _stream_of(torch.get_num_threads())
+
+
 def _tracked(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, or a copy of one that was made in inference mode, whose changes go unnoticed."""
     if not tensor.is_inference():
         return tensor
     with torch.inference_mode(False):
         return tensor.clone()
+
+
+def _state_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Another one when the tensor is another or was written, as far as PyTorch tells."""
+    return tensor.data_ptr(), None if tensor.is_inference() else tensor._version
 
 
 def _in_features(weight_q: Any, integer: str, given: int | None) -> int:
@@ -103,7 +113,7 @@ def _group_size(weight_scale: Any, integer: str, in_features: int) -> int | None
 class _IntegerLinear(torch.nn.Module):
     """What the layers below share: weights of integers with a scale per output channel, or one per
     group of a row's weights, and a bias. They use as many threads as PyTorch does
-    (`torch.set_num_threads`)."""
+    (`torch.set_num_threads`), and follow their module to a GPU."""
 
     weight_q: torch.Tensor
     weight_scale: torch.Tensor
@@ -112,6 +122,7 @@ class _IntegerLinear(torch.nn.Module):
     group_size: int | None  # None: a scale per output channel
     _like: torch.Tensor
     _scales: tuple[str, ...] = ("weight_scale",)
+    _known: tuple[Any, float, torch.Tensor] | None = None  # a number that lies on a GPU
 
     def __init__(
         self,
@@ -130,7 +141,8 @@ class _IntegerLinear(torch.nn.Module):
         self.register_buffer("weight_scale", _tracked(weight_scale))
         self.register_buffer("bias", bias)
         # Nothing but the type that the weights have as floats, which .to(dtype) changes.
-        self.register_buffer("_like", torch.empty(0, dtype=dtype), persistent=False)
+        like = torch.empty(0, dtype=dtype, device=weight_q.device)
+        self.register_buffer("_like", like, persistent=False)
         self._packed: tuple[Any, _core.PackedWeight, Any] | None = None
 
     @property
@@ -174,8 +186,9 @@ class _IntegerLinear(torch.nn.Module):
         weight = cls._weight_of(linear)
         dtype = weight.dtype
         if smoothing is not None:  # in f32 or wider: torch promotes f64, and f16 and bf16 as well
-            weight = weight * smoothing
-        q, scale = quantize_weight(weight, scheme, group_size)
+            weight = weight * smoothing.to(weight.device)
+        # (Weights on a GPU are quantized as those of the host, once.)
+        q, scale = (t.to(weight.device) for t in quantize_weight(weight.cpu(), scheme, group_size))
         bias = None if linear.bias is None else linear.bias.detach().clone()
         return {"weight_q": q, "weight_scale": scale, "bias": bias, "dtype": dtype}
 
@@ -193,12 +206,7 @@ class _IntegerLinear(torch.nn.Module):
         """The weights and their scales, packed once for as long as both buffers are the same and
         are not written. (They are kept beside the pack: no other tensor gets their address.)"""
         weight, scale = self._buffers["weight_q"], self._buffers["weight_scale"]
-        key = (
-            weight.data_ptr(),
-            None if weight.is_inference() else weight._version,
-            scale.data_ptr(),
-            None if scale.is_inference() else scale._version,
-        )
+        key = _state_of(weight) + _state_of(scale)
         if self._packed is None or self._packed[0] != key:
             packed = _linear.pack(
                 weight,
@@ -211,7 +219,7 @@ class _IntegerLinear(torch.nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__() if hasattr(super(), "__getstate__") else self.__dict__
-        return {**state, "_packed": None}
+        return {**state, "_packed": None, "_known": None}
 
     def _run(self, x: torch.Tensor) -> torch.Tensor:
         raise NotImplementedError
@@ -306,7 +314,7 @@ class QuantizedLinear(_IntegerLinear):
             self._buffers["bias"],  # (the attribute costs half a microsecond)
             quantized=SCHEMES[self.scheme].input,
             mode=self.mode,
-            stream=_stream_of(torch.get_num_threads()),
+            stream=_stream_for(x),
         )
 
     def extra_repr(self) -> str:
@@ -354,7 +362,7 @@ class SmoothQuantLinear(_IntegerLinear):
                 "act_scale",
                 f"expected a finite number above 0 with a finite reciprocal, got {act_scale}",
             )
-        self.register_buffer("act_scale", scale)
+        self.register_buffer("act_scale", scale.to(weight_q.device))
         self.register_buffer("input_scale", input_scale)
 
     @classmethod
@@ -380,7 +388,7 @@ class SmoothQuantLinear(_IntegerLinear):
                 f"{tuple(smoothing.shape)}",
             )
         made = cls(**cls._quantized(linear, STATIC, smoothing=smoothing), act_scale=act_scale)
-        made.input_scale = smoothing * made.act_scale
+        made.input_scale = smoothing.to(made.act_scale.device) * made.act_scale
         return made
 
     @property
@@ -392,8 +400,8 @@ class SmoothQuantLinear(_IntegerLinear):
 
     def _run(self, x: torch.Tensor) -> torch.Tensor:
         buffers = self._buffers  # (the attributes cost half a microsecond each)
-        stream = _stream_of(torch.get_num_threads())
-        scale = buffers["act_scale"].item()
+        stream = _stream_for(x)
+        scale = self._number(buffers["act_scale"])
         if buffers["input_scale"] is None:
             x_q = _functions.quantize(x, scale, stream=stream)
         else:
@@ -407,6 +415,15 @@ class SmoothQuantLinear(_IntegerLinear):
             out_dtype=_NAMES[x.dtype],
             stream=stream,
         )
+
+    def _number(self, scale: torch.Tensor) -> float:
+        """Its value; that of one on a GPU is asked for once, for every question waits."""
+        if not scale.is_cuda:
+            return scale.item()
+        key = _state_of(scale)
+        if self._known is None or self._known[0] != key:
+            self._known = (key, scale.item(), scale)
+        return self._known[1]
 
     def extra_repr(self) -> str:
         smoothed = "" if self.input_scale is None else ", smoothed"

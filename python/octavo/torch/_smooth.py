@@ -31,6 +31,7 @@ def scales_of(
     if alpha is None or (isinstance(alpha, str) and alpha != "auto"):
         raise invalid("alpha", f"expected 0 to 1 or 'auto', got {alpha!r}")
     chosen = alpha
+    weights = [weight.cpu() for weight in weights]
     if alpha == "auto":
         chosen, _, _ = _core.search_alpha(weights, absmax, sample, scheme)
     scales = _core.smoothing_scales(weights, absmax, chosen)  # refuses what is no number
@@ -132,6 +133,16 @@ def smooth_(
         chosen, scales = scales_of(weights, absmax, layers[0]["sample"], alpha, "w8a8-dynamic")
         planned.append((norm, bias, weights, scales))
         report.append(PairReport(norm_name, linears, chosen))
-    for arguments in planned:
-        _core.smooth(*arguments)
+    for norm, bias, weights, scales in planned:
+        given = [norm, *([] if bias is None else [bias]), *weights]
+        here = {id(tensor): tensor.cpu() for tensor in given}  # (of the CPU's, the tensor itself)
+        _core.smooth(
+            here[id(norm)],
+            None if bias is None else here[id(bias)],
+            [here[id(weight)] for weight in weights],
+            scales,
+        )
+        for tensor in given:
+            if tensor.is_cuda:
+                tensor.copy_(here[id(tensor)])
     return report

@@ -49,7 +49,7 @@ OCTAVO_DEVICE std::uint64_t bits_of(const Check& check, std::int64_t i) {
 
 }  // namespace
 
-extern "C" __global__ void fold_refusals(RefusalState* const state) { fold(*state); }
+extern "C" __global__ void fold_refusals(const FoldArgs args) { fold(*args.state); }
 
 extern "C" __global__ void refuse(const RefuseArgs args) {
   fold(*args.state);

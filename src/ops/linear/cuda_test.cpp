@@ -10,6 +10,7 @@
 #include "numerics/narrow_f64.hpp"
 #include "ops/linear/testing.hpp"
 #include "ops/linear/testing_targets.hpp"
+#include "tests/cuda/driver/control.hpp"
 
 namespace octavo::testing {
 namespace {
@@ -137,6 +138,73 @@ TEST_F(LinearCuda, FloatsOfFewTilesAndOfMany) {
     c.packed = m > 60;
     c.epilogue = Epilogue::bias | Epilogue::residual;
     expect_oracle(c);
+  }
+}
+
+// What the stand-in driver counts. (Of a real one nothing is known.)
+class LinearCudaCounts : public LinearCuda {
+ protected:
+  void SetUp() override {
+    LinearCuda::SetUp();
+    if (IsSkipped()) return;
+    (void)stream();
+    control_ = standin::Control::find();
+    if (control_ == nullptr) GTEST_SKIP() << "this driver does not count";
+    control_->set_counting(true);
+    control_->reset_counters();
+  }
+  void TearDown() override {
+    if (control_ != nullptr) control_->set_counting(false);
+  }
+  [[nodiscard]] standin::KernelCounters counted(const std::string& kernel) const {
+    standin::KernelCounters c{};
+    for (std::uint64_t i = 0; control_->counters(i, &c); ++i)
+      if (kernel == c.name) return c;
+    return {};
+  }
+  const standin::Control* control_ = nullptr;
+};
+
+TEST_F(LinearCudaCounts, EachKernelIsChosenAndNoLanesMeetInABank) {
+  struct Choice {
+    const char* kernel;
+    Sizes sizes;
+    DType weight;
+    std::int64_t group;
+    DType output;
+  };
+  for (const Choice& choice : {
+           Choice{"linear_bytes_by_one_row", {1, 64, 512}, DType::s8, 0, DType::f32},
+           {"linear_nibbles_by_one_row", {1, 64, 512}, DType::u4, 0, DType::f32},
+           {"linear_bytes", {16, 64, 512}, DType::s8, 0, DType::f32},
+           {"linear_nibbles", {16, 64, 512}, DType::u4, 0, DType::f32},
+           {"linear_byte_groups", {16, 64, 512}, DType::s8, 128, DType::f32},
+           {"linear_nibble_groups", {16, 64, 512}, DType::u4, 128, DType::f32},
+           {"linear_tiles_32_bytes", {32, 256, 512}, DType::s8, 0, DType::f32},
+           {"linear_tiles_64_bytes", {64, 256, 512}, DType::s8, 0, DType::f32},
+           {"linear_tiles_128_bytes", {1024, 2048, 64}, DType::s8, 0, DType::f32},
+           {"linear_tiles_64_nibbles", {64, 256, 512}, DType::u4, 0, DType::f32},
+           {"linear_tiles_128_nibbles", {1024, 2048, 64}, DType::u4, 0, DType::f32},
+           {"linear_tiles_byte_groups", {64, 256, 512}, DType::s8, 128, DType::f32},
+           {"linear_tiles_nibble_groups", {64, 256, 512}, DType::u4, 128, DType::f32},
+           {"linear_any_byte_groups_f32", {4, 64, 128}, DType::s8, 4, DType::f32},
+           {"linear_any_nibble_groups_f64", {4, 64, 128}, DType::u4, 32, DType::f64},
+       }) {
+    LinearCase c{.m = choice.sizes.m, .n = choice.sizes.n, .k = choice.sizes.k};
+    c.weight = choice.weight;
+    c.group = choice.group;
+    c.output = choice.output;
+    c.packed = true;
+    control_->reset_counters();
+    const LinearData d = make_linear(c);
+    Matrix out;
+    Matrix answer;
+    ASSERT_EQ(run(stream(), d, out), "");
+    ASSERT_EQ(run(Stream::cpu(), d, answer), "");
+    EXPECT_EQ(out.bytes, answer.bytes) << choice.kernel;
+    const standin::KernelCounters found = counted(choice.kernel);
+    EXPECT_EQ(found.launches, 1U) << choice.kernel;
+    EXPECT_EQ(found.shared_conflicts, 0U) << choice.kernel;
   }
 }
 
@@ -305,6 +373,62 @@ TEST_F(LinearCuda, PackedWeightsOfTheHostAreRefusedByName) {
   ASSERT_FALSE(s);
   EXPECT_EQ(s.error().argument(), "weight");
   EXPECT_FALSE(PackedWeight().to(stream()));
+}
+
+// What is queued reads it still.
+TEST_F(LinearCuda, APackedWeightMayGoBeforeItsWork) {
+  const LinearCase c = packed_case(DType::s4, 70, 96, 32);
+  const LinearData d = make_linear(c);
+  const auto plan = QuantizedMatmulPlan::select(stream(), matmul_descriptor(c));
+  ASSERT_TRUE(plan);
+  Matrix out = blank_output(c);
+  Mirror mirror(stream());
+  {
+    const auto packed = packed_there(stream(), d);
+    ASSERT_TRUE(packed);
+    const auto args = linear_args<QuantizedMatmulPlan::Args>(d, *packed, out);
+    add_tensors(args, mirror);
+    mirror.upload();
+    const WorkspaceBuffer workspace(stream(), plan->workspace_size());
+    ASSERT_TRUE(plan->run(stream(), workspace, moved(args, mirror)));
+  }
+  ASSERT_TRUE(stream().synchronize());
+  ASSERT_TRUE(mirror.download());
+  EXPECT_EQ(out.bytes, expected(d).bytes);
+}
+
+TEST_F(LinearCuda, TwoStreamsAtOnce) {
+  const auto other = cuda_stream();
+  ASSERT_TRUE(other);
+  LinearCase c{.kind = LinearKind::dynamic, .m = 40, .n = 70, .k = 300, .activation = DType::f32};
+  c.epilogue = Epilogue::residual;
+  const LinearData d = make_linear(c);
+  const Matrix answer = expected(d);
+  const auto plan = QuantizedLinearPlan::select(stream(), dynamic_descriptor(c));
+  ASSERT_TRUE(plan);
+  struct Call {
+    explicit Call(const Stream& s) : mirror(s) {}
+    Matrix out;
+    Mirror mirror;
+  };
+  std::vector<std::unique_ptr<Call>> calls;
+  std::vector<WorkspaceBuffer> workspaces;
+  for (int i = 0; i < 6; ++i) {
+    const Stream& on = i % 2 == 0 ? stream() : *other;
+    Call& call = *calls.emplace_back(std::make_unique<Call>(on));
+    call.out = blank_output(c);
+    const auto args = linear_args<QuantizedLinearPlan::Args>(d, {}, call.out);
+    add_tensors(args, call.mirror);
+    call.mirror.upload();
+    workspaces.emplace_back(on, plan->workspace_size());
+    ASSERT_TRUE(plan->run(on, workspaces.back(), moved(args, call.mirror)));
+  }
+  ASSERT_TRUE(stream().synchronize());
+  ASSERT_TRUE(other->synchronize());
+  for (const auto& call : calls) {
+    ASSERT_TRUE(call->mirror.download());
+    EXPECT_EQ(call->out.bytes, answer.bytes);
+  }
 }
 
 TEST_F(LinearCuda, WhatIsMadeIsZero) {

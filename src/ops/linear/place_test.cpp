@@ -1,5 +1,6 @@
 // Where a linear runs: what is chosen and why not, streams and packed weights of another backend.
 // The backend here reads nothing, and its memory cannot be read: nothing neutral may touch it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -219,7 +220,7 @@ TEST_F(LinearPlaces, EachCandidateSaysWhyNot) {
   ASSERT_TRUE(allowed);
   const auto kernels = detail::choose_kernels(p, *allowed);
   EXPECT_FALSE(kernels.impl);
-  EXPECT_NE(kernels.why_not.find("scalar: no dynamic range from s32 to s8"), std::string::npos);
+  EXPECT_THAT(kernels.why_not, ::testing::HasSubstr("scalar: no dynamic range from s32 to s8"));
   // The reason of a dot product is that of the kernels it goes with, and no sentence of its own.
   const auto scalar = detail::choose(Allowed(), p, {detail::cpu_linear()});
   ASSERT_FALSE(scalar);

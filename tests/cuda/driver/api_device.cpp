@@ -75,8 +75,7 @@ int attribute(int which) {
   const bool larger = d.capability == 90 || d.capability == 100 || d.capability == 103;
   const int opt_in = larger ? 232448 : large ? 166912 : d.capability < 80 ? 65536 : 101376;
   switch (which) {
-    case 1:
-      return 1024;  // threads of a block
+    case 1:  // threads of a block
     case 2:
     case 3:
       return 1024;
@@ -109,9 +108,7 @@ int attribute(int which) {
     case 20:
       return 0;
     case 31:
-      return 1;
     case 32:
-      return 1;
     case 33:
       return 1;
     case 34:

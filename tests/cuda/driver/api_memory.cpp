@@ -166,8 +166,7 @@ STANDIN_API int cuMemFreeAsync(u64 address, void* stream) {
 STANDIN_API int cuMemHostAlloc(void** p, std::size_t bytes, unsigned) {
   return call("cuMemHostAlloc", Needs::context, [&]() -> int {
     if (p == nullptr || bytes == 0) return invalid_value;
-    *p = reinterpret_cast<void*>(
-        driver().memory->allocate_host(bytes, current().device, &current()));
+    *p = at_address<void>(driver().memory->allocate_host(bytes, current().device, &current()));
     return *p == nullptr ? out_of_memory : success;
   });
 }

@@ -94,7 +94,7 @@ Module& module_of(void* handle) {
 }
 
 Function_& function_of(void* handle) {
-  if (driver().functions.count(handle) == 0) throw Failure{invalid_handle};
+  if (!driver().functions.contains(handle)) throw Failure{invalid_handle};
   return *static_cast<Function_*>(handle);
 }
 

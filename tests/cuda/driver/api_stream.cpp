@@ -50,7 +50,7 @@ STANDIN_API int cuStreamDestroy_v2(void* stream) {
     Context& context = *found->second->context;
     driver().streams.erase(found);
     std::erase_if(context.streams, [](const auto& s) {
-      return s->commands.empty() && driver().streams.count(s.get()) == 0;
+      return s->commands.empty() && !driver().streams.contains(s.get());
     });
     return success;
   });

@@ -117,7 +117,7 @@ class Decoder {
 
   void put_gap() {
     const u32 end = (shared_end_ + 15) / 16 * 16 + 16;
-    kernel_->gaps.push_back({shared_end_, end});
+    kernel_->gaps.emplace_back(shared_end_, end);
     shared_end_ = end;
   }
 
@@ -291,7 +291,7 @@ class Decoder {
       if (s.operands.size() != 1 || s.operands[0].kind != Kind::label)
         refuse(s.line, "the target of a branch");
       label = s.operands[0].name;
-      if (in.function->labels.count(label) == 0) refuse(s.line, "the label " + label);
+      if (!in.function->labels.contains(label)) refuse(s.line, "the label " + label);
     } else if (!s.operands.empty()) {
       refuse(s.line, "too many operands of " + s.opcode);
     } else if (in.caller == nullptr || s.opcode == "exit") {
@@ -415,8 +415,8 @@ class Decoder {
     }
     // Rows are read as vectors: their alignment is worth something.
     kernel_->constant_storage = std::make_unique<u8[]>(constants_.size() + 64);
-    kernel_->constants = reinterpret_cast<u8*>(
-        (reinterpret_cast<u64>(kernel_->constant_storage.get()) + 63) / 64 * 64);
+    kernel_->constants =
+        at_address<u8>((reinterpret_cast<u64>(kernel_->constant_storage.get()) + 63) / 64 * 64);
     std::memcpy(kernel_->constants, constants_.data(), constants_.size());
   }
 

@@ -60,8 +60,9 @@ template <class D, class S, class R>
 struct IntegerSat {
   template <class T>
   static R f(T a) {
-    const auto v = static_cast<__int128>(static_cast<S>(a));
-    constexpr auto low = static_cast<__int128>(std::numeric_limits<D>::min());
+    // (Bytes are numbers here: + makes them int first.)
+    const auto v = static_cast<__int128>(+static_cast<S>(a));
+    constexpr auto low = static_cast<__int128>(+std::numeric_limits<D>::min());
     constexpr auto high = static_cast<__int128>(std::numeric_limits<D>::max());
     return widened<R>(static_cast<D>(v < low ? low : v > high ? high : v));
   }
@@ -83,14 +84,14 @@ T to_integral(T v) {
 template <Rounding M, class S, class D, class R>
 struct ToInteger {
   static R f(S v) {
-    constexpr S high = static_cast<S>(std::numeric_limits<D>::max() / 2 + 1) * 2;
+    constexpr S high = static_cast<S>(D{1} << (std::numeric_limits<D>::digits - 1)) * 2;
     constexpr S low = static_cast<S>(std::numeric_limits<D>::min());
     const S r = to_integral<M>(v);
     const D inside = static_cast<D>(((r >= low) & (r < high)) ? r : S{0});
     D d = r >= high ? std::numeric_limits<D>::max() : inside;
     d = r < low ? std::numeric_limits<D>::min() : d;
     if constexpr (sizeof(S) == 8 || sizeof(D) == 8) {
-      d = v != v
+      d = std::isnan(v)
               ? static_cast<D>(static_cast<std::make_unsigned_t<D>>(u64{1} << (8 * sizeof(D) - 1)))
               : d;
     }
@@ -118,10 +119,10 @@ struct FromIntegerRounded {
 };
 
 [[gnu::always_inline]] inline float canonical(float v) {
-  return v != v ? cast<float>(0x7fffffffu) : v;
+  return std::isnan(v) ? cast<float>(0x7fffffffu) : v;
 }
 [[gnu::always_inline]] inline double canonical(double v) {
-  return v != v ? cast<double>(0x7fffffffffffffffull) : v;
+  return std::isnan(v) ? cast<double>(0x7fffffffffffffffull) : v;
 }
 
 template <Rounding M>
@@ -284,7 +285,7 @@ void from_integer(Operations& t) {
     add_cvt<FromInteger<float, S>, float, T>(t, "cvt.rn.f32." + source);
     add_cvt<FromInteger<double, S>, double, T>(t, "cvt.rn.f64." + source);
   });
-  for_roundings([&](auto m, const std::string& mode) {
+  for_roundings([&](auto m, [[maybe_unused]] const std::string& mode) {
     constexpr Rounding M = decltype(m)::value;
     if constexpr (sizeof(S) >= 2) {
       using T = std::conditional_t<std::is_signed_v<S>, std::make_signed_t<Natural<S>>, Natural<S>>;

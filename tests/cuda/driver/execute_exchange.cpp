@@ -6,28 +6,25 @@
 namespace standin::STANDIN_TARGET {
 namespace {
 
-// Whether the lanes that the mask of a `.sync` instruction names are all here. If not, those that
-// are wait here, and others go on: on a device, too, lanes wait for each other, and a compiler may
-// lay out a branch so that they come at different times. A fault if nobody is left who could come;
-// one that has exited cannot.
+// Whether the lanes that the mask of a `.sync` instruction names are all here, less those that have
+// exited. If not, those that are wait here, and others go on: on a device, too, lanes wait for each
+// other, and a compiler may lay out a branch so that they come at different times. A fault if
+// nobody is left who could come.
 bool all_here(Warp& w, const Inst& i, const u32* members, const char* name) {
-  u32 others = 0;
-  for (u32 l = 0; l < lane_count; ++l) others |= (members[l] ^ w.mask) & w.lanes[l];
-  if (others == 0) [[likely]]
-    return true;
   const u32 first = members[__builtin_ctz(w.mask)];
   bool same = true;
   for_lanes(w.mask, [&](u32 l) { same = same && members[l] == first; });
+  const u32 wanted = first & w.live;
   const u32 pc = w.pc - 1;
   u32 here = w.mask;
   for (const Group& group : w.waiting)
     if (group.pc == pc) here |= group.mask;
-  if (same && here == first) {
+  if (same && here == wanted) {
     std::erase_if(w.waiting, [&](const Group& group) { return group.pc == pc; });
     set_mask(w, here);
     return true;
   }
-  if (!same || (here & ~first) != 0 || i.guard != 0 || w.groups.empty()) {
+  if (!same || (here & ~wanted) != 0 || i.guard != 0 || w.groups.empty()) {
     char text[160];
     std::snprintf(text, sizeof text, "%s with the mask 0x%08x, executed by the lanes 0x%08x", name,
                   first, here);

@@ -17,11 +17,11 @@ To cast(From v) {
 }
 
 [[gnu::always_inline]] inline float canonical(float v) {
-  return v != v ? cast<float>(0x7fffffffu) : v;
+  return std::isnan(v) ? cast<float>(0x7fffffffu) : v;
 }
 // (Which NaN an operation of f64 gives is left open by the manual: always the same one here.)
 [[gnu::always_inline]] inline double canonical(double v) {
-  return v != v ? cast<double>(0x7fffffffffffffffull) : v;
+  return std::isnan(v) ? cast<double>(0x7fffffffffffffffull) : v;
 }
 
 struct FAdd {
@@ -94,24 +94,24 @@ struct FMin {
   template <class T>
   static T f(T a, T b) {
     const T r = a < b ? a : a > b ? b : negative(a) ? a : b;
-    return a != a ? canonical(b) : b != b ? a : r;
+    return std::isnan(a) ? canonical(b) : std::isnan(b) ? a : r;
   }
 };
 struct FMax {
   template <class T>
   static T f(T a, T b) {
     const T r = a > b ? a : a < b ? b : negative(a) ? b : a;
-    return a != a ? canonical(b) : b != b ? a : r;
+    return std::isnan(a) ? canonical(b) : std::isnan(b) ? a : r;
   }
 };
 struct FMinNan {
   static float f(float a, float b) {
-    return ((a != a) | (b != b)) ? cast<float>(0x7fffffffu) : FMin::f(a, b);
+    return std::isunordered(a, b) ? cast<float>(0x7fffffffu) : FMin::f(a, b);
   }
 };
 struct FMaxNan {
   static float f(float a, float b) {
-    return ((a != a) | (b != b)) ? cast<float>(0x7fffffffu) : FMax::f(a, b);
+    return std::isunordered(a, b) ? cast<float>(0x7fffffffu) : FMax::f(a, b);
   }
 };
 
@@ -130,13 +130,13 @@ struct Infinite {
 struct Number {
   template <class T>
   static bool f(T a) {
-    return a == a;
+    return !std::isnan(a);
   }
 };
 struct Nan {
   template <class T>
   static bool f(T a) {
-    return a != a;
+    return std::isnan(a);
   }
 };
 template <class T>
@@ -146,7 +146,7 @@ constexpr T least_normal() {
 struct Normal {
   template <class T>
   static bool f(T a) {
-    return (FAbs::f(a) >= least_normal<T>()) & Finite::f(a);
+    return (FAbs::f(a) >= least_normal<T>()) && Finite::f(a);
   }
 };
 struct Subnormal {
@@ -189,7 +189,7 @@ struct Ge {
 struct Num {
   template <class T>
   static bool f(T a, T b) {
-    return (a == a) & (b == b);
+    return !std::isunordered(a, b);
   }
 };
 struct Ne {

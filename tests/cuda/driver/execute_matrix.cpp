@@ -21,8 +21,8 @@ void whole_warp(Warp& w, const char* name) {
 template <class T>
 void widen(const u32* registers, u32 at, s16* to) {
   T bytes[16];
-  std::memcpy(bytes, registers + 4 * at, sizeof bytes);
-  for (int k = 0; k < 16; ++k) to[k] = bytes[k];
+  std::memcpy(bytes, registers + u64{4} * at, sizeof bytes);
+  for (int k = 0; k < 16; ++k) to[k] = static_cast<s16>(+bytes[k]);  // (numbers: + makes int)
 }
 
 // d, a, b, c: K / 8 registers of A (16 x K by rows), K / 16 of B (K x 8 by columns), 4 of C and D.
@@ -142,7 +142,7 @@ void async_copy(Warp& w, const Inst& i) {
   for_lanes(mask, [&](u32 l) {
     AsyncCopy copy{static_cast<u32>(offset[l]), bytes, {}};
     const u32 n = Zero ? count[l] : bytes;
-    if (n != 0) std::memcpy(copy.data, reinterpret_cast<const void*>(at.host[l]), n);
+    if (n != 0) std::memcpy(copy.data, at_address<const void>(at.host[l]), n);
     shared_pending(w, copy.shared, bytes, static_cast<int>(l));
     w.uncommitted.push_back(copy);
   });

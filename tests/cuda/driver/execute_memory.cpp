@@ -15,7 +15,7 @@ T read(const void* from) {
   return v;
 }
 
-// M in memory, R in registers, N of them.
+// M in memory, R in registers, N of them. (A signed byte is a number: + makes it an int.)
 template <class M, class R, int N>
 void load(Warp& w, const Inst& i) {
   Located at;
@@ -24,20 +24,20 @@ void load(Warp& w, const Inst& i) {
   for (int n = 0; n < N; ++n) rows[n] = row<R>(w, i.ref[n]);
   if constexpr (N == 1 && sizeof(M) == sizeof(R)) {
     if (at.contiguous) {
-      std::memcpy(rows[0], reinterpret_cast<const void*>(at.host[0]), lane_count * sizeof(M));
+      std::memcpy(rows[0], at_address<const void>(at.host[0]), lane_count * sizeof(M));
       return;
     }
   }
   if (at.uniform) {
     for (int n = 0; n < N; ++n) {
-      const R v = static_cast<R>(read<M>(reinterpret_cast<const M*>(at.host[0]) + n));
+      const R v = static_cast<R>(+read<M>(at_address<const M>(at.host[0]) + n));
       for (u32 l = 0; l < lane_count; ++l) rows[n][l] = v;
     }
     return;
   }
   for_lanes(w.mask, [&](u32 l) {
-    const u8* from = reinterpret_cast<const u8*>(at.host[l]);
-    for (int n = 0; n < N; ++n) rows[n][l] = static_cast<R>(read<M>(from + n * sizeof(M)));
+    const u8* from = at_address<const u8>(at.host[l]);
+    for (int n = 0; n < N; ++n) rows[n][l] = static_cast<R>(+read<M>(from + n * sizeof(M)));
   });
 }
 
@@ -49,12 +49,12 @@ void store(Warp& w, const Inst& i) {
   for (int n = 0; n < N; ++n) rows[n] = row<const R>(w, i.ref[n + 1]);
   if constexpr (N == 1 && sizeof(M) == sizeof(R)) {
     if (at.contiguous) {
-      std::memcpy(reinterpret_cast<void*>(at.host[0]), rows[0], lane_count * sizeof(M));
+      std::memcpy(at_address<void>(at.host[0]), rows[0], lane_count * sizeof(M));
       return;
     }
   }
   for_lanes(w.mask, [&](u32 l) {
-    u8* to = reinterpret_cast<u8*>(at.host[l]);
+    u8* to = at_address<u8>(at.host[l]);
     for (int n = 0; n < N; ++n) {
       const M v = static_cast<M>(rows[n][l]);
       std::memcpy(to + n * sizeof(M), &v, sizeof(M));
@@ -135,11 +135,11 @@ void atomic(Warp& w, const Inst& i) {
   T* d = Returns ? row<T>(w, i.ref[0]) : nullptr;
   w.block->counters->atomics += w.active;
   for_lanes(w.mask, [&](u32 l) {
-    void* p = reinterpret_cast<void*>(at.host[l]);
+    void* p = at_address<void>(at.host[l]);
     const T old = read<T>(p);
     T now = Op::f(old, b[l], c[l]);
     if constexpr (std::is_same_v<T, float>) {
-      if (now != now) {
+      if (std::isnan(now)) {
         const u32 canonical = 0x7fffffffu;
         std::memcpy(&now, &canonical, 4);
       }

@@ -43,7 +43,7 @@ struct Storage {
 };
 
 void fill(Warp& w, Special row, u32 value) {
-  u32* r = reinterpret_cast<u32*>(w.base[0] + row * word_row);
+  u32* r = reinterpret_cast<u32*>(w.base[0] + u64{row} * word_row);
   for (u32 l = 0; l < lane_count; ++l) r[l] = value;
 }
 
@@ -54,7 +54,7 @@ void prepare(Warp& w, u32 index, const Launch& launch, Block& block) {
   w.kernel = &k;
   w.base[1] = k.constants;
   w.initial = 0;
-  auto row = [&](Special r) { return reinterpret_cast<u32*>(w.base[0] + r * word_row); };
+  auto row = [&](Special r) { return reinterpret_cast<u32*>(w.base[0] + u64{r} * word_row); };
   for (u32 l = 0; l < lane_count; ++l) {
     const u32 t = index * lane_count + l;
     if (t < block.threads) w.initial |= 1u << l;
@@ -177,7 +177,7 @@ void execute(const Launch& launch, Memory& memory, u64 seed, bool counting) {
   block.generation = storage.generation;
 
   const u32 warps = (block.threads + 31) / 32;
-  const u64 registers = (k.register_bytes + 63) / 64 * 64;
+  const u64 registers = (u64{k.register_bytes} + 63) / 64 * 64;
   const u64 local = u64{k.local_bytes} * lane_count;
   u8* register_bytes = storage.registers.of(registers * warps);
   u8* local_bytes = storage.local.of(2 * local * warps + 64);
@@ -229,7 +229,7 @@ Fault Fault::at(const Warp& w) const {
   };
   text += ", block " + triple(b.id[0], b.id[1], b.id[2]);
   const auto value = [&](Special r, int l) {
-    return reinterpret_cast<const u32*>(w.base[0] + r * word_row)[l];
+    return reinterpret_cast<const u32*>(w.base[0] + u64{r} * word_row)[l];
   };
   if (lane >= 0)
     text += ", thread " + triple(value(tid_x, lane), value(tid_y, lane), value(tid_z, lane));

@@ -40,7 +40,7 @@ Memory::Memory()
 }
 
 u8* Memory::driver_address(const Allocation& a) const {
-  return reinterpret_cast<u8*>(a.is_host ? a.begin : a.begin - base_ + store_);
+  return at_address<u8>(a.is_host ? a.begin : a.begin - base_ + store_);
 }
 
 u64 Memory::allocate(u64 bytes, int device, const void* context, bool is_module) {

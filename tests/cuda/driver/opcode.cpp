@@ -23,7 +23,7 @@ bool one_of(const std::string& text, std::initializer_list<const char*> names) {
 
 char letter_of(const Operand& o, const Function& f) {
   const Operand* r = &o;
-  if (o.kind == Kind::vector && !o.parts.empty()) r = &o.parts[0];
+  if (o.kind == Kind::vector && !o.parts.empty()) r = o.parts.data();
   if (r->kind != Kind::reg) return 0;
   const Width width = f.registers[static_cast<std::size_t>(r->reg)].width;
   return width == Width::pred ? 'p' : width == Width::half ? 'h' : width == Width::word ? 'w' : 'd';
@@ -157,7 +157,7 @@ Opcode opcode_of(const Statement& s, const Function& f) {
     o.key = s.opcode;
     o.space = Space::generic;
     const std::size_t shared = o.key.find(".shared.");
-    if (shared != o.key.npos) {
+    if (shared != std::string::npos) {
       o.key.erase(shared, 7);
       o.space = Space::shared;
     }

@@ -43,7 +43,7 @@ class Order {
       const bool jumps = is_jump(s);
       if (s.opcode.starts_with("bra") && !s.operands.empty()) {
         const auto label = f.labels.find(s.operands[0].name);
-        if (label != f.labels.end() && part_at_.count(label->second) != 0)
+        if (label != f.labels.end() && part_at_.contains(label->second))
           p.next.push_back(part_at_.at(label->second));
       }
       if ((!jumps || s.guard >= 0) && p.last < size) {
@@ -76,7 +76,7 @@ class Order {
     const auto next_of = [&](int v) {
       std::vector<int> list;
       for (const int n : parts_[static_cast<std::size_t>(v)].next)
-        if (n != header && inside.count(n) != 0) list.push_back(n);
+        if (n != header && inside.contains(n)) list.push_back(n);
       return list;
     };
     const auto visit = [&](auto&& self, int v) -> void {
@@ -84,10 +84,10 @@ class Order {
       stack.push_back(v);
       on_stack.insert(v);
       for (const int n : next_of(v)) {
-        if (index.count(n) == 0) {
+        if (!index.contains(n)) {
           self(self, n);
           low[v] = std::min(low[v], low[n]);
-        } else if (on_stack.count(n) != 0) {
+        } else if (on_stack.contains(n)) {
           low[v] = std::min(low[v], index[n]);
         }
       }
@@ -102,7 +102,7 @@ class Order {
       ++groups;
     };
     for (const int v : nodes)
-      if (index.count(v) == 0) visit(visit, v);
+      if (!index.contains(v)) visit(visit, v);
 
     std::vector<std::vector<int>> members(static_cast<std::size_t>(groups));
     std::vector<int> waits_for(static_cast<std::size_t>(groups), 0);
@@ -136,10 +136,10 @@ class Order {
   // Where a loop is entered: from what is outside of it.
   [[nodiscard]] int header_of(const std::vector<int>& loop) const {
     const std::set<int> own(loop.begin(), loop.end());
-    if (own.count(0) != 0) return 0;
+    if (own.contains(0)) return 0;
     for (const int v : loop)
       for (std::size_t from = 0; from < parts_.size(); ++from)
-        if (own.count(static_cast<int>(from)) == 0)
+        if (!own.contains(static_cast<int>(from)))
           for (const int n : parts_[from].next)
             if (n == v) return v;
     return loop.front();
@@ -167,7 +167,7 @@ void order_parts(Function& f) {
     Statement jump;
     jump.line = body.back().line;
     jump.opcode = "bra.uni";
-    added.push_back({body.size(), p.falls_to});
+    added.emplace_back(body.size(), p.falls_to);
     body.push_back(jump);
   }
   std::map<u32, u32> moved;

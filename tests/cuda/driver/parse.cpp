@@ -125,7 +125,7 @@ class Parser {
     if (take(".version")) {
       const std::string v(next().text);
       const std::size_t dot = v.find('.');
-      if (dot == v.npos) refuse("the version " + v);
+      if (dot == std::string::npos) refuse("the version " + v);
       text_.version = static_cast<u32>(std::stoul(v) * 10 + std::stoul(v.substr(dot + 1)));
     } else if (take(".target")) {
       text_.target = word();
@@ -330,7 +330,7 @@ class Parser {
           continue;
         }
         const std::string digits = name.substr(family.prefix.size());
-        if (digits.find_first_not_of("0123456789") != digits.npos ||
+        if (digits.find_first_not_of("0123456789") != std::string::npos ||
             std::stoul(digits) >= family.count) {
           continue;
         }

@@ -27,6 +27,12 @@ using s16 = std::int16_t;
 using s32 = std::int32_t;
 using s64 = std::int64_t;
 
+// Addresses, of the host too, are numbers until something is read or written there.
+template <class T>
+[[gnu::always_inline]] inline T* at_address(u64 address) {
+  return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
 constexpr u32 lane_count = 32;
 constexpr u32 all_lanes = 0xffffffffu;
 

@@ -30,11 +30,11 @@ std::vector<Token> tokens_of(std::string_view text) {
       while (i < text.size() && text[i] != '\n') ++i;
     } else if (text.substr(i, 2) == "/*") {
       const std::size_t end = text.find("*/", i);
-      if (end == text.npos) throw Refused(line, "a comment without an end");
+      if (end == std::string_view::npos) throw Refused(line, "a comment without an end");
       for (; i < end + 2; ++i) line += text[i] == '\n' ? 1 : 0;
     } else if (c == '"') {
       const std::size_t end = text.find('"', i + 1);
-      if (end == text.npos) throw Refused(line, "a string without an end");
+      if (end == std::string_view::npos) throw Refused(line, "a string without an end");
       i = end + 1;
       tokens.push_back({text.substr(start, i - start), line});
     } else if (begins_word(c)) {

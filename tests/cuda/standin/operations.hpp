@@ -141,7 +141,7 @@ class OperationTest : public Standin {
       }
     };
     for (const u64 a : s) {
-      for (auto& c : columns) c.push_back(&c == &columns[0] ? a : one());
+      for (auto& c : columns) c.push_back(&c == columns.data() ? a : one());
     }
     for (int i = 0; i < 4003; ++i) {
       for (auto& c : columns) c.push_back(one());

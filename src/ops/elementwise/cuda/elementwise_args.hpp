@@ -11,6 +11,9 @@
 namespace octavo::cuda {
 
 inline constexpr unsigned elementwise_threads = 256;
+/// Of a multiprocessor at least. (Left to itself, the driver's compiler spills registers for the
+/// sake of more.)
+inline constexpr unsigned elementwise_blocks = 3;
 /// How many units a thread does at most, one after another.
 inline constexpr unsigned elementwise_units = 4;
 

@@ -8,7 +8,7 @@
 #define OCTAVO_NAME(a, b, c, d, e) OCTAVO_JOIN_NAMES(a, b, c, d, e)
 
 #define OCTAVO_ENTRY(op, Op, suffix, In, Out, vectors, is_vectors, lane, is_lane)             \
-  extern "C" __global__ void __launch_bounds__(elementwise_threads)                           \
+  extern "C" __global__ void __launch_bounds__(elementwise_threads, elementwise_blocks)       \
       OCTAVO_NAME(op, OCTAVO_ELEMENT, suffix, vectors, lane)(                                 \
           const ElementwiseKernelArgs<numerics::Type<DType::OCTAVO_ELEMENT>::Compute> args) { \
     Elementwise<Op, DType::OCTAVO_ELEMENT, In, Out, is_vectors, is_lane>::run(args);          \

@@ -119,7 +119,8 @@ class CudaEmbedding final : public EmbeddingImpl {
     const std::int64_t values = run.count * groups();
     cuda::Size blocks;
     if (values > one_block) {
-      if (Status s = cuda::launch(on, fold_kernel, {}, {}, 0, on.state()); !s) return s;
+      if (Status s = cuda::launch(on, fold_kernel, {}, {}, 0, cuda::FoldArgs{on.state()}); !s)
+        return s;
       blocks = blocks_for(values);
     }
     return cuda::launch(on, check_kernel, blocks, {cuda::embedding_threads}, 0, a);

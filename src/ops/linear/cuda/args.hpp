@@ -80,8 +80,11 @@ struct RowsArgs {
   IntRange range{};
   Profile profile = Profile::torch;
   bool symmetric = true;
+  bool keeps_rows = false;  // as they came, in shared memory, which has room: they are read once
 };
 inline constexpr unsigned rows_threads = 256;
+/// What a kernel may have without asking for it, less what it declares itself.
+inline constexpr std::int64_t most_kept = 47 * 1024;
 
 /// Rows of weights to a packed one.
 struct PackArgs {
@@ -137,10 +140,11 @@ inline constexpr unsigned tile_threads = 256;
 inline constexpr int tile_columns = 128;
 inline constexpr int tile_stages = 4;
 inline constexpr int group_tile_rows = 64;
-/// Shared memory of a tile of 32 * row_tiles rows: of the steps, and then of its sums.
+/// Shared memory of a tile of 32 * row_tiles rows: of the steps, and then of its sums and what is
+/// taken from its rows.
 constexpr unsigned tile_shared_bytes(int row_tiles, bool nibbles) {
   const int steps = tile_stages * 64 * (32 * row_tiles + tile_columns / (nibbles ? 2 : 1));
-  const int sums = 32 * row_tiles * tile_columns * 4;
+  const int sums = 32 * row_tiles * (tile_columns * 4 + 16);
   return static_cast<unsigned>(steps > sums ? steps : sums);
 }
 

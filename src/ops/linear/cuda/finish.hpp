@@ -34,99 +34,134 @@ OCTAVO_DEVICE std::int32_t load_zero(const Zeros& from, std::int64_t i) {
   return from.data == nullptr ? shift : from.data[from.single ? 0 : i] + shift;
 }
 
-template <class C>
-OCTAVO_DEVICE C given_row_scale(const FinishArgs& a) {
-  if constexpr (sizeof(C) == 8) {
-    return a.row_scale;
-  } else {
-    return a.row_scale_f32;
-  }
-}
-template <class C>
-OCTAVO_DEVICE C given_output_scale(const FinishArgs& a) {
-  if constexpr (sizeof(C) == 8) {
-    return a.output_scale;
-  } else {
-    return a.output_scale_f32;
-  }
-}
-
-/// One element of the output.
-template <class C>
-OCTAVO_DEVICE void finish_value(const FinishArgs& a, std::int64_t row, std::int64_t column, C acc) {
-  C scale = a.row_scales.data == nullptr ? given_row_scale<C>(a) : load_float<C>(a.row_scales, row);
-  if (a.column_scales.data != nullptr) scale = scale * load_float<C>(a.column_scales, column);
-  // (numerics::finished in parts: pointers that may be null would put what they point to in
-  // memory.)
-  constexpr const C* none = nullptr;
-  C y;
-  if (a.bias.data == nullptr) {
-    y = numerics::finished(acc, scale, none, none, false);
-  } else {
-    const C bias = load_float<C>(a.bias, column);
-    y = numerics::finished(acc, scale, &bias, none, false);
-  }
-  if (a.residual != nullptr)
-    y = y + load_float<C>(a.residual, a.residual_type, row * a.residual_stride + column);
-  // (numerics::relu, but for the compiler, which would make a maximum of it: that takes -0 for less
-  // than +0.)
-  if (a.relu && opaque(y) < 0) y = 0;
-  const std::int64_t at = row * a.output_stride + column;
-  switch (a.output_type) {
-    case DType::f32:
-      static_cast<float*>(a.output)[at] = numerics::stored<float>(y);
-      return;
-    case DType::f16:
-      static_cast<f16*>(a.output)[at] = numerics::stored<f16>(y);
-      return;
-    case DType::bf16:
-      static_cast<bf16*>(a.output)[at] = numerics::stored<bf16>(y);
-      return;
-    case DType::f64:
-      if constexpr (sizeof(C) == 8)
-        static_cast<double*>(a.output)[at] = numerics::stored<double>(y);
-      return;
-    default: {
-      const bool is_signed = a.output_type == DType::s8;
-      const IntRange range{is_signed ? -128 : 0, is_signed ? 127 : 255};
-      const typename numerics::AffineOf<C>::type affine(given_output_scale<C>(a),
-                                                        a.output_zero_point, range, a.profile);
-      static_cast<std::uint8_t*>(a.output)[at] =
-          static_cast<std::uint8_t>(numerics::quantize(y, affine));
-    }
-  }
-}
-
 /// Where the sums of a row of activations are: of 16 bits, those of its upper half.
 OCTAVO_DEVICE std::int64_t product_row(std::int64_t row, int halves) {
   return halves == 1 ? row : row / 8 * 16 + row % 8;
 }
 
-/// One element of the output, from the sum of its products as held (of 16 bits, `low` is that of
-/// the lower halves). Zero points are taken off here: modulo 2^32 where the true sum fits.
+/// What an element takes from its row and from its column.
 template <class C>
-OCTAVO_DEVICE void finish_sum(const FinishArgs& a, std::int64_t row, std::int64_t column,
-                              std::int64_t sum, std::int64_t low) {
-  const std::int64_t at = product_row(row, a.halves);
-  const bool has_halves = a.halves == 2;
-  if (has_halves) sum = sum * 256 + low;
-  const std::int64_t zero = load_zero(a.row_zeros, row);
-  if (a.row_sums != nullptr) {
-    std::int64_t row_sum = a.row_sums[at];
-    if (has_halves) row_sum = row_sum * 256 + a.row_sums[at + 8];
-    sum -= load_zero(a.column_zeros, column) * (row_sum - a.k * zero);
+struct RowTerms {
+  C scale;
+  std::int32_t zero;
+  std::int64_t sum;  // of the row, less its zero point
+};
+template <class C>
+struct ColumnTerms {
+  C scale;
+  C bias;
+  std::int32_t zero;
+  std::int64_t sum;
+};
+
+/// Elements of the output. Zero points are taken off sums here: modulo 2^32 where the true ones
+/// fit.
+template <class C>
+class Finish {
+ public:
+  OCTAVO_DEVICE explicit Finish(const FinishArgs& a)
+      : a_(a),
+        affine_(output_scale(a), a.output_zero_point,
+                a.output_type == DType::s8 ? IntRange{-128, 127} : IntRange{0, 255}, a.profile) {}
+
+  [[nodiscard]] OCTAVO_DEVICE RowTerms<C> row(std::int64_t row) const {
+    RowTerms<C> r{row_scale(a_), 0, 0};
+    if (a_.row_scales.data != nullptr) r.scale = load_float<C>(a_.row_scales, row);
+    if (a_.row_sums == nullptr && a_.column_sums == nullptr) return r;
+    r.zero = load_zero(a_.row_zeros, row);
+    if (a_.row_sums == nullptr) return r;
+    const std::int64_t at = product_row(row, a_.halves);
+    r.sum = a_.row_sums[at];
+    if (a_.halves == 2) r.sum = r.sum * 256 + a_.row_sums[at + 8];
+    r.sum -= a_.k * r.zero;
+    return r;
   }
-  if (a.column_sums != nullptr) sum -= zero * a.column_sums[column];
-  if (a.output_type == DType::s32) {
-    static_cast<std::int32_t*>(a.output)[row * a.output_stride + column] =
-        static_cast<std::int32_t>(sum);
-    return;
+  [[nodiscard]] OCTAVO_DEVICE ColumnTerms<C> column(std::int64_t column) const {
+    ColumnTerms<C> c{C(1), C(0), 0, 0};
+    if (a_.column_scales.data != nullptr) c.scale = load_float<C>(a_.column_scales, column);
+    if (a_.bias.data != nullptr) c.bias = load_float<C>(a_.bias, column);
+    if (a_.row_sums != nullptr) c.zero = load_zero(a_.column_zeros, column);
+    if (a_.column_sums != nullptr) c.sum = a_.column_sums[column];
+    return c;
   }
-  // (The first is one instruction, the second several.)
-  const C acc =
-      a.wide || has_halves ? static_cast<C>(sum) : static_cast<C>(static_cast<std::int32_t>(sum));
-  finish_value<C>(a, row, column, acc);
-}
+
+  /// From the sum of its products as held; of 16 bits `low` is that of the lower halves.
+  OCTAVO_DEVICE void put_sum(const RowTerms<C>& r, const ColumnTerms<C>& c, std::int64_t row,
+                             std::int64_t column, std::int64_t sum, std::int64_t low) const {
+    const bool has_halves = a_.halves == 2;
+    C acc;
+    if (a_.wide || has_halves) {
+      if (has_halves) sum = sum * 256 + low;
+      sum -= c.zero * r.sum + r.zero * c.sum;
+      acc = static_cast<C>(sum);
+    } else {
+      auto narrow = static_cast<std::uint32_t>(sum);
+      narrow -= static_cast<std::uint32_t>(c.zero) * static_cast<std::uint32_t>(r.sum);
+      narrow -= static_cast<std::uint32_t>(r.zero) * static_cast<std::uint32_t>(c.sum);
+      const auto exact = static_cast<std::int32_t>(narrow);
+      if (a_.output_type == DType::s32) {
+        static_cast<std::int32_t*>(a_.output)[row * a_.output_stride + column] = exact;
+        return;
+      }
+      acc = static_cast<C>(exact);
+    }
+    put(r, c, row, column, acc);
+  }
+
+  /// From a sum of floats; of products of integers, from theirs.
+  OCTAVO_DEVICE void put(const RowTerms<C>& r, const ColumnTerms<C>& c, std::int64_t row,
+                         std::int64_t column, C acc) const {
+    // (numerics::finished in parts: pointers that may be null would put what they point to in
+    // memory. A column without a scale has 1, which changes nothing.)
+    constexpr const C* none = nullptr;
+    const C scale = r.scale * c.scale;
+    C y = a_.bias.data == nullptr ? numerics::finished(acc, scale, none, none, false)
+                                  : numerics::finished(acc, scale, &c.bias, none, false);
+    if (a_.residual != nullptr)
+      y = y + load_float<C>(a_.residual, a_.residual_type, row * a_.residual_stride + column);
+    // (numerics::relu, but for the compiler, which would make a maximum of it: that takes -0 for
+    // less than +0.)
+    if (a_.relu && opaque(y) < 0) y = 0;
+    const std::int64_t at = row * a_.output_stride + column;
+    switch (a_.output_type) {
+      case DType::f32:
+        static_cast<float*>(a_.output)[at] = numerics::stored<float>(y);
+        return;
+      case DType::f16:
+        static_cast<f16*>(a_.output)[at] = numerics::stored<f16>(y);
+        return;
+      case DType::bf16:
+        static_cast<bf16*>(a_.output)[at] = numerics::stored<bf16>(y);
+        return;
+      case DType::f64:
+        if constexpr (sizeof(C) == 8)
+          static_cast<double*>(a_.output)[at] = numerics::stored<double>(y);
+        return;
+      default:
+        static_cast<std::uint8_t*>(a_.output)[at] =
+            static_cast<std::uint8_t>(numerics::quantize(y, affine_));
+    }
+  }
+
+ private:
+  static OCTAVO_DEVICE C row_scale(const FinishArgs& a) {
+    if constexpr (sizeof(C) == 8) {
+      return a.row_scale;
+    } else {
+      return a.row_scale_f32;
+    }
+  }
+  static OCTAVO_DEVICE C output_scale(const FinishArgs& a) {
+    if constexpr (sizeof(C) == 8) {
+      return a.output_scale;
+    } else {
+      return a.output_scale_f32;
+    }
+  }
+
+  const FinishArgs& a_;
+  const typename numerics::AffineOf<C>::type affine_;
+};
 
 /// The sum of up to eight segments, `step` apart.
 template <class C>

@@ -23,18 +23,47 @@ OCTAVO_DEVICE void mma(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::u
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// Loads and stores of several words as text: of C++ that reads them one by one the compiler makes
+// as many loads. Of global memory, what no one writes while the kernel runs.
 struct Vector8 {
   std::uint32_t words[2];
 };
-OCTAVO_DEVICE Vector8 load8(const void* from) {
-  using Native = std::uint32_t __attribute__((ext_vector_type(2)));
-  const auto v = *static_cast<const Native*>(from);
-  return {{v.x, v.y}};
+OCTAVO_DEVICE Vector16 load_global16(const void* from) {
+  Vector16 v;
+  asm("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(v.words[0]), "=r"(v.words[1]), "=r"(v.words[2]), "=r"(v.words[3])
+      : "l"(from));
+  return v;
 }
-
-OCTAVO_DEVICE void store8(void* to, const Vector8& v) {
-  using Native = std::uint32_t __attribute__((ext_vector_type(2)));
-  *static_cast<Native*>(to) = {v.words[0], v.words[1]};
+OCTAVO_DEVICE Vector8 load_global8(const void* from) {
+  Vector8 v;
+  asm("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.words[0]), "=r"(v.words[1]) : "l"(from));
+  return v;
+}
+OCTAVO_DEVICE void store_global8(void* to, const Vector8& v) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};"
+               :
+               : "l"(to), "r"(v.words[0]), "r"(v.words[1])
+               : "memory");
+}
+/// Of shared memory, by its address there.
+OCTAVO_DEVICE Vector16 load_shared16(unsigned from) {
+  Vector16 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.words[0]), "=r"(v.words[1]), "=r"(v.words[2]), "=r"(v.words[3])
+               : "r"(from));
+  return v;
+}
+OCTAVO_DEVICE Vector8 load_shared8(unsigned from) {
+  Vector8 v;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.words[0]), "=r"(v.words[1]) : "r"(from));
+  return v;
+}
+OCTAVO_DEVICE void store_shared8(unsigned to, const Vector8& v) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};"
+               :
+               : "r"(to), "r"(v.words[0]), "r"(v.words[1])
+               : "memory");
 }
 
 /// The address of shared memory as copies want it.

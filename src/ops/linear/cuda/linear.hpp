@@ -25,7 +25,7 @@ class CudaLinear final : public detail::LinearImpl {
   [[nodiscard]] Status check_values(const detail::LinearOperands& /*operands*/) const override {
     return {};
   }
-  [[nodiscard]] Status run(const Stream& stream, void* workspace,
+  [[nodiscard]] Status run(const Stream& on, void* workspace,
                            const detail::LinearOperands& operands) const override;
 
  private:
@@ -34,7 +34,7 @@ class CudaLinear final : public detail::LinearImpl {
   Status bring_rows(const Call& call, ProductArgs& args) const;
   Status bring_weights(const Call& call, WeightParts& weights, WeightFormat& held) const;
   void fill_finish(const Call& call, FinishArgs& to) const;
-  Status multiply(const Call& call, const ProductArgs& args) const;
+  Status multiply(const Call& call, const ProductArgs& given) const;
   Status multiply_few(const Call& call, ProductArgs& args) const;
   Status multiply_tiles(const Call& call, const ProductArgs& args) const;
   Status multiply_groups(const Call& call, const ProductArgs& args) const;

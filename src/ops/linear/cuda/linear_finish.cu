@@ -5,19 +5,24 @@
 namespace octavo::cuda {
 namespace {
 
-template <class F>
+// fn(finish, row and its terms, column and its terms)
+template <class C, class F>
 OCTAVO_DEVICE void for_each_element(const FinishArgs& a, F&& fn) {
   if (is_refused(a.slot)) return;
+  const Finish<C> finish(a);
   const auto columns = static_cast<std::int64_t>(blocks_x()) * finish_threads;
-  for (std::int64_t row = block_y(); row < a.rows; row += blocks_y())
-    for (std::int64_t column = static_cast<std::int64_t>(block_x()) * finish_threads + thread_x();
-         column < a.n; column += columns)
-      fn(row, column);
+  for (std::int64_t column = static_cast<std::int64_t>(block_x()) * finish_threads + thread_x();
+       column < a.n; column += columns) {
+    const ColumnTerms<C> c = finish.column(column);
+    for (std::int64_t row = block_y(); row < a.rows; row += blocks_y())
+      fn(finish, row, finish.row(row), column, c);
+  }
 }
 
 template <class C>
 OCTAVO_DEVICE void finish_sums(const FinishArgs& a) {
-  for_each_element(a, [&](std::int64_t row, std::int64_t column) {
+  for_each_element<C>(a, [&](const Finish<C>& finish, std::int64_t row, const RowTerms<C>& r,
+                             std::int64_t column, const ColumnTerms<C>& c) {
     const auto* sums =
         static_cast<const std::int32_t*>(a.from) + product_row(row, a.halves) * a.stride + column;
     std::int64_t sum = 0;
@@ -26,15 +31,16 @@ OCTAVO_DEVICE void finish_sums(const FinishArgs& a) {
       sum += sums[0];
       if (a.halves == 2) low += sums[8 * a.stride];
     }
-    finish_sum<C>(a, row, column, sum, low);
+    finish.put_sum(r, c, row, column, sum, low);
   });
 }
 
 template <class C>
 OCTAVO_DEVICE void finish_values(const FinishArgs& a) {
-  for_each_element(a, [&](std::int64_t row, std::int64_t column) {
+  for_each_element<C>(a, [&](const Finish<C>& finish, std::int64_t row, const RowTerms<C>& r,
+                             std::int64_t column, const ColumnTerms<C>& c) {
     const C* values = static_cast<const C*>(a.from) + row * a.stride + column;
-    finish_value<C>(a, row, column, tree_of(values, a.piece_stride, a.pieces));
+    finish.put(r, c, row, column, tree_of(values, a.piece_stride, a.pieces));
   });
 }
 

@@ -26,17 +26,18 @@ OCTAVO_DEVICE void copy(const float (&from)[per_thread][per_thread],
     for (int c = 0; c < per_thread; ++c) to[r][c] = from[r][c];
 }
 
-// Of every thread's row r, 16 lines.
-OCTAVO_DEVICE void finish_lines(const FloatProductArgs& p, const float (&lines)[step][width],
-                                std::int64_t first_row, std::int64_t first_column) {
+// Of every thread's row r, 16 lines. (A thread has one column of them.)
+OCTAVO_DEVICE void finish_lines(const FloatProductArgs& p, const Finish<float>& finish,
+                                const ColumnTerms<float>& terms, const float (&lines)[step][width],
+                                std::int64_t first_row, std::int64_t column) {
+  if (column >= p.finish.n) return;
 #pragma unroll 1
-  for (unsigned i = thread_x(); i < step * float_tile; i += float_threads) {
-    const std::int64_t row = first_row + i / float_tile * per_thread;
-    const std::int64_t column = first_column + i % float_tile;
-    if (row >= p.finish.rows || column >= p.finish.n) continue;
-    const float value = lines[i / float_tile][i % float_tile];
+  for (unsigned line = thread_x() / float_tile; line < step; line += float_threads / float_tile) {
+    const std::int64_t row = first_row + line * per_thread;
+    if (row >= p.finish.rows) return;
+    const float value = lines[line][thread_x() % float_tile];
     if (p.fused) {
-      finish_value<float>(p.finish, row, column, value);
+      finish.put(finish.row(row), terms, row, column, value);
     } else {
       p.to[block_z() * p.finish.piece_stride + row * p.finish.stride + column] = value;
     }
@@ -52,6 +53,10 @@ OCTAVO_DEVICE void multiply(const FloatProductArgs& p) {
   const unsigned ty = thread_x() / 16;
   const std::int64_t first_column = static_cast<std::int64_t>(block_x()) * float_tile;
   const std::int64_t row_tiles = blocks_of(f.rows, float_tile);
+  const Finish<float> finish(f);
+  const std::int64_t own_column = first_column + thread_x() % float_tile;
+  const ColumnTerms<float> terms =
+      own_column < f.n ? finish.column(own_column) : ColumnTerms<float>{};
   const int part = static_cast<int>(block_z());
   const int per_part = p.segments / p.parts;
   for (std::int64_t tile = block_y(); tile < row_tiles; tile += blocks_y()) {
@@ -125,7 +130,7 @@ OCTAVO_DEVICE void multiply(const FloatProductArgs& p) {
 #pragma unroll
           for (unsigned c = 0; c < per_thread; ++c) rows[ty][tx + 16 * c] = y[i][c];
       barrier();
-      finish_lines(p, rows, first_row + r, first_column);
+      finish_lines(p, finish, terms, rows, first_row + r, own_column);
     }
   }
 }

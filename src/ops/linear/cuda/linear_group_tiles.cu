@@ -136,7 +136,7 @@ OCTAVO_DEVICE void multiply(const ProductArgs& p) {
     const auto place = [&] { return (panel * p.groups + group) * panel_columns + w.lane; };
     for_each_step<row_tiles, nibbles>(
         p, first_row, first_panel, first_group * group_blocks, blocks,
-        [&](const unsigned char* stage, int step) {
+        [&](unsigned stage, int step) {
 #pragma unroll 1
           for (int block = 0; block < step_blocks; ++block) {
             if (step * step_blocks + block >= blocks) break;
@@ -173,12 +173,12 @@ OCTAVO_DEVICE void multiply(const ProductArgs& p) {
     }
     put_tile(y, w);
     const auto* values = reinterpret_cast<const float*>(shared_tiles);
-    for_each_put<row_tiles>(
+    finish_tile<row_tiles>(
         p, halves, first_row, first_panel * panel_columns,
-        [&](std::int64_t row, std::int64_t column, int at) {
-          if (row >= f.rows) return;
+        [&](const Finish<float>& finish, const RowTerms<float>& r, const ColumnTerms<float>& c,
+            std::int64_t row, std::int64_t column, int at) {
           if (p.fused) {
-            finish_value<float>(f, row, column, values[at]);
+            finish.put(r, c, row, column, values[at]);
           } else {
             static_cast<float*>(p.to)[block_z() * f.piece_stride + row * f.stride + column] =
                 values[at];

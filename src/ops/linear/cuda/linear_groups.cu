@@ -101,10 +101,12 @@ template <class C, bool nibbles>
 OCTAVO_DEVICE void multiply(const ProductArgs& p) {
   const FinishArgs& f = p.finish;
   if (is_refused(f.slot)) return;
+  const Finish<C> finish(f);
   for (std::int64_t row = block_y(); row < f.rows; row += blocks_y())
     for (std::int64_t column = static_cast<std::int64_t>(block_x()) * group_threads + thread_x();
          column < f.n; column += static_cast<std::int64_t>(blocks_x()) * group_threads)
-      finish_value<C>(f, row, column, value_of<C, nibbles>(p, row, column));
+      finish.put(finish.row(row), finish.column(column), row, column,
+                 value_of<C, nibbles>(p, row, column));
 }
 
 }  // namespace

@@ -54,8 +54,8 @@ OCTAVO_DEVICE void pack_integers(const PackArgs& a) {
           *reinterpret_cast<std::uint32_t*>(to + 16 * (4 * g + t) + 4 * j) =
               words[2 * t] | words[2 * t + 1] << 4U;
         } else {
-          store8(to + j / 2 * 512 + 16 * (4 * g + t) + j % 2 * 8,
-                 {{words[2 * t], words[2 * t + 1]}});
+          store_global8(to + j / 2 * 512 + 16 * (4 * g + t) + j % 2 * 8,
+                        {{words[2 * t], words[2 * t + 1]}});
         }
       }
     }

@@ -17,7 +17,7 @@ OCTAVO_DEVICE void load_codes(const void* codes, std::int64_t block, unsigned la
                               std::uint32_t (&b)[tiles][2]) {
   const auto* at =
       static_cast<const std::uint8_t*>(codes) + block * (nibbles ? 512 : 1024) + 16 * lane;
-  const Vector16 first = load16(at);
+  const Vector16 first = load_global16(at);
   if constexpr (nibbles) {
 #pragma unroll
     for (int j = 0; j < tiles; ++j) {
@@ -25,7 +25,7 @@ OCTAVO_DEVICE void load_codes(const void* codes, std::int64_t block, unsigned la
       b[j][1] = first.words[j] >> 4U & 0x0F0F0F0FU;
     }
   } else {
-    const Vector16 second = load16(at + 512);
+    const Vector16 second = load_global16(at + 512);
 #pragma unroll
     for (int j = 0; j < 2; ++j)
 #pragma unroll
@@ -56,7 +56,7 @@ struct RowPair {
 #pragma unroll
     for (unsigned i = 0; i < 2; ++i) {
       Vector8 v{};
-      if (is_there[i]) v = load8(at[i] + block * block_k);
+      if (is_there[i]) v = load_global8(at[i] + block * block_k);
       a[i] = v.words[0] ^ flip;
       a[2 + i] = v.words[1] ^ flip;
     }
@@ -78,10 +78,24 @@ struct Lane {
   OCTAVO_DEVICE Lane() : lane(thread_x() % warp_size), g(lane / 4), t(lane % 4) {}
 };
 
-// Where the element i of tile j of a lane's stands in a block of 16 rows.
-OCTAVO_DEVICE unsigned place_of(const Lane& l, int j, int i) {
-  return (l.g + static_cast<unsigned>(i) / 2 * 8) * static_cast<unsigned>(panel_columns) +
-         8 * static_cast<unsigned>(j) + 2 * l.t + static_cast<unsigned>(i) % 2;
+// Where a column stands in a line of 32 there: turned by the row, so that no two lanes meet in a
+// bank.
+OCTAVO_DEVICE unsigned turned(unsigned line, unsigned column) { return column ^ line % 4 * 8; }
+// Puts what a lane has of 16 rows in shared memory.
+template <class T>
+OCTAVO_DEVICE void put(const Lane& l, const T (&values)[tiles][4], const void* shared) {
+  static_assert(sizeof(T) == 4);
+  const unsigned to = shared_address(shared);
+#pragma unroll
+  for (unsigned j = 0; j < tiles; ++j)
+#pragma unroll
+    for (unsigned half = 0; half < 2; ++half) {
+      const unsigned line = l.g + 8 * half;
+      const unsigned at =
+          line * static_cast<unsigned>(panel_columns) + turned(line, 8 * j + 2 * l.t);
+      store_shared8(to + 4 * at, {{std::bit_cast<std::uint32_t>(values[j][2 * half]),
+                                   std::bit_cast<std::uint32_t>(values[j][2 * half + 1])}});
+    }
 }
 
 // The blocks of k that a warp adds up: `fn` takes so many at a time, whose loads are all on their
@@ -118,10 +132,7 @@ OCTAVO_DEVICE void add_up(const ProductArgs& p, std::int64_t tile, std::int64_t 
 #pragma unroll
       for (int j = 0; j < tiles; ++j) mma(acc[j], a[i], b[i][j][0], b[i][j][1]);
   });
-#pragma unroll
-  for (int j = 0; j < tiles; ++j)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) shared[place_of(l, j, i)] = acc[j][i];
+  put(l, acc, shared);
 }
 
 // The same of one row, for which products of four are enough.
@@ -137,7 +148,7 @@ OCTAVO_DEVICE void add_up_row(const ProductArgs& p, std::int64_t panel, int part
 #pragma unroll
     for (int i = 0; i < count(); ++i) {
       load_codes<nibbles>(p.codes, panel * p.blocks + block + i, l.lane, b[i]);
-      a[i] = load8(row + (block + i) * block_k);
+      a[i] = load_global8(row + (block + i) * block_k);
     }
 #pragma unroll
     for (int i = 0; i < count(); ++i)
@@ -228,17 +239,14 @@ OCTAVO_DEVICE void add_up_groups(const ProductArgs& p, std::int64_t tile, std::i
       }
     }
   }
-#pragma unroll
-  for (int j = 0; j < tiles; ++j)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) shared[place_of(l, j, i)] = y[j][i];
+  put(l, y, shared);
 }
 
 // A block of threads has panels of columns, whose warps share k; and one tile of rows after
 // another.
 enum class Way { rows, one_row, groups };
 // Blocks of threads that registers are left for.
-constexpr unsigned way_blocks(Way way) { return way == Way::groups ? 2 : 4; }
+constexpr unsigned way_blocks(Way way) { return way == Way::groups ? 2 : 3; }
 template <bool nibbles, Way way>
 OCTAVO_DEVICE void multiply(const ProductArgs& p) {
   constexpr bool groups = way == Way::groups;
@@ -265,19 +273,23 @@ OCTAVO_DEVICE void multiply(const ProductArgs& p) {
       }
     }
     barrier();
+    const Finish<float> finish(f);
     const int finished_rows = way == Way::one_row ? 1 : !groups && halves && p.fused ? 8 : rows;
     const int elements = finished_rows * static_cast<int>(panel_columns);
     for (int i = static_cast<int>(thread_x()); i < panels * elements;
          i += static_cast<int>(product_threads)) {
       const int in_panel = i % elements;
-      const std::int32_t* from = shared + i / elements * parts * tile_elements + in_panel;
-      const std::int64_t column =
-          (first_panel + i / elements) * panel_columns + in_panel % panel_columns;
-      const std::int64_t row = tile * finished_rows + in_panel / panel_columns;
+      const int line = in_panel / static_cast<int>(panel_columns);
+      const int in_line = in_panel % static_cast<int>(panel_columns);
+      const std::int32_t* from =
+          shared + i / elements * parts * tile_elements + line * panel_columns +
+          turned(static_cast<unsigned>(line), static_cast<unsigned>(in_line));
+      const std::int64_t column = (first_panel + i / elements) * panel_columns + in_line;
+      const std::int64_t row = tile * finished_rows + line;
       if (column >= f.n) continue;
       if constexpr (groups) {
         const float value = tree_of(reinterpret_cast<const float*>(from), tile_elements, parts);
-        if (row < f.rows) finish_value<float>(f, row, column, value);
+        if (row < f.rows) finish.put(finish.row(row), finish.column(column), row, column, value);
       } else {
         std::int32_t sum = 0;
         std::int32_t low = 0;
@@ -286,7 +298,8 @@ OCTAVO_DEVICE void multiply(const ProductArgs& p) {
           if (halves && p.fused) low += from[part * tile_elements + 8 * panel_columns];
         }
         if (p.fused) {
-          if (row < f.rows) finish_sum<float>(f, row, column, sum, low);
+          if (row < f.rows)
+            finish.put_sum(finish.row(row), finish.column(column), row, column, sum, low);
         } else {  // (rows that are not there have a place)
           static_cast<std::int32_t*>(p.to)[block_z() * f.piece_stride + row * f.stride + column] =
               sum;

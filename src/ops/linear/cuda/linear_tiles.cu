@@ -21,7 +21,7 @@ OCTAVO_DEVICE void multiply(const ProductArgs& p) {
     const std::int64_t first_row = tile * T::rows;
     std::int32_t acc[row_tiles][4][4] = {};
     for_each_step<row_tiles, nibbles>(
-        p, first_row, first_panel, first_block, blocks, [&](const unsigned char* stage, int) {
+        p, first_row, first_panel, first_block, blocks, [&](unsigned stage, int) {
 #pragma unroll
           for (int block = 0; block < step_blocks; ++block) {
             std::uint32_t b[4][2];
@@ -37,14 +37,15 @@ OCTAVO_DEVICE void multiply(const ProductArgs& p) {
         });
     put_tile(acc, w);
     const auto* sums = reinterpret_cast<const std::int32_t*>(shared_tiles);
-    for_each_put<row_tiles>(
+    finish_tile<row_tiles>(
         p, joined, first_row, first_panel * panel_columns,
-        [&](std::int64_t row, std::int64_t column, int at) {
-          if (!p.fused) {
+        [&](const Finish<float>& finish, const RowTerms<float>& r, const ColumnTerms<float>& c,
+            std::int64_t row, std::int64_t column, int at) {
+          if (p.fused) {
+            finish.put_sum(r, c, row, column, sums[at], joined ? sums[at + 8 * tile_columns] : 0);
+          } else {
             static_cast<std::int32_t*>(p.to)[block_z() * f.piece_stride + row * f.stride + column] =
                 sums[at];
-          } else if (row < f.rows) {
-            finish_sum<float>(f, row, column, sums[at], joined ? sums[at + 8 * tile_columns] : 0);
           }
         });
   }

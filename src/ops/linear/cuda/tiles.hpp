@@ -12,7 +12,7 @@
 // Warps stand two by four, each with half of the rows and a panel of 32 columns.
 #pragma once
 
-#include "ops/linear/cuda/args.hpp"
+#include "ops/linear/cuda/finish.hpp"
 #include "ops/linear/cuda/instructions.hpp"
 #include "ops/linear/cuda/layout.hpp"
 
@@ -34,7 +34,8 @@ struct Tile {
   static constexpr int weight_bytes = tile_panels * step_blocks * block_bytes;
   static constexpr int stage_bytes = row_bytes + weight_bytes;
   static_assert(stage_bytes * tile_stages <= tile_shared_bytes(row_tiles, nibbles));
-  static_assert(rows * tile_columns * 4 <= tile_shared_bytes(row_tiles, nibbles));
+  static_assert(rows * (tile_columns * 4 + static_cast<int>(sizeof(RowTerms<float>))) <=
+                tile_shared_bytes(row_tiles, nibbles));
 };
 
 // What a thread copies of each step: the same 16 bytes of other k.
@@ -103,8 +104,8 @@ class Copies {
 
 /// What a lane multiplies of a block of 32 k.
 template <bool nibbles>
-OCTAVO_DEVICE void load_weights(const unsigned char* at, std::uint32_t (&b)[4][2]) {
-  const Vector16 first = load16(at);
+OCTAVO_DEVICE void load_weights(unsigned at, std::uint32_t (&b)[4][2]) {
+  const Vector16 first = load_shared16(at);
   if constexpr (nibbles) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -112,7 +113,7 @@ OCTAVO_DEVICE void load_weights(const unsigned char* at, std::uint32_t (&b)[4][2
       b[j][1] = first.words[j] >> 4U & 0x0F0F0F0FU;
     }
   } else {
-    const Vector16 second = load16(at + 512);
+    const Vector16 second = load_shared16(at + 512);
 #pragma unroll
     for (int j = 0; j < 2; ++j)
 #pragma unroll
@@ -122,9 +123,9 @@ OCTAVO_DEVICE void load_weights(const unsigned char* at, std::uint32_t (&b)[4][2
       }
   }
 }
-OCTAVO_DEVICE void load_rows(const unsigned char* at, std::uint32_t (&a)[4]) {
-  const Vector8 upper = load8(at);
-  const Vector8 lower = load8(at + 8 * 32);
+OCTAVO_DEVICE void load_rows(unsigned at, std::uint32_t (&a)[4]) {
+  const Vector8 upper = load_shared8(at);
+  const Vector8 lower = load_shared8(at + 8 * 32);
   a[0] = upper.words[0];
   a[1] = lower.words[0];
   a[2] = upper.words[1];
@@ -140,17 +141,18 @@ struct TileWarp {
 
 /// Where the lane's operands are in a stage: of row tile i and block b of the step.
 template <int row_tiles, bool nibbles>
-OCTAVO_DEVICE const unsigned char* rows_at(const unsigned char* stage, const TileWarp& w, int i,
-                                           int b) {
+OCTAVO_DEVICE unsigned rows_at(unsigned stage, const TileWarp& w, int i, int b) {
   using T = Tile<row_tiles, nibbles>;  // (row g of 32 bytes, 8 * t)
-  return stage + w.row * (T::rows / 2) * 32 + w.lane * 8 + (b * T::rows + 16 * i) * 32;
+  return stage + w.row * static_cast<unsigned>(T::rows / 2 * 32) + w.lane * 8 +
+         static_cast<unsigned>((b * T::rows + 16 * i) * 32);
 }
 template <int row_tiles, bool nibbles>
-OCTAVO_DEVICE const unsigned char* weights_at(const unsigned char* stage, const TileWarp& w,
-                                              int b) {
+OCTAVO_DEVICE unsigned weights_at(unsigned stage, const TileWarp& w, int b) {
   using T = Tile<row_tiles, nibbles>;
-  return stage + T::row_bytes +
-         (w.column * step_blocks + static_cast<unsigned>(b)) * T::block_bytes + w.lane * 16;
+  return stage + static_cast<unsigned>(T::row_bytes) +
+         (w.column * step_blocks + static_cast<unsigned>(b)) *
+             static_cast<unsigned>(T::block_bytes) +
+         w.lane * 16;
 }
 
 /// Goes through the blocks of k from `first_block` on: fn(stage, step) multiplies what is in a
@@ -177,7 +179,7 @@ OCTAVO_DEVICE void for_each_step(const ProductArgs& p, std::int64_t first_row,
       copies.start(shared + static_cast<unsigned>((stage == 0 ? tile_stages - 1 : stage - 1) *
                                                   T::stage_bytes));
     end_batch();
-    fn(shared_tiles + stage * T::stage_bytes, step);
+    fn(shared + static_cast<unsigned>(stage * T::stage_bytes), step);
     stage = stage + 1 == tile_stages ? 0 : stage + 1;
   }
   wait_batches<0>();
@@ -189,7 +191,7 @@ template <int row_tiles, class T>
 OCTAVO_DEVICE void put_tile(const T (&values)[row_tiles][4][4], const TileWarp& w) {
   static_assert(sizeof(T) == 4);
   barrier();  // (stages may still be read)
-  auto* lines = reinterpret_cast<T*>(shared_tiles);
+  const unsigned lines = shared_address(shared_tiles);
 #pragma unroll
   for (int i = 0; i < row_tiles; ++i)
 #pragma unroll
@@ -199,30 +201,46 @@ OCTAVO_DEVICE void put_tile(const T (&values)[row_tiles][4][4], const TileWarp& 
         const unsigned line =
             (w.row * row_tiles + static_cast<unsigned>(i)) * 16 + half * 8 + w.lane / 4;
         const unsigned column = w.column * 32 + 8 * static_cast<unsigned>(j) + w.lane % 4 * 2;
-        store8(lines + line * tile_columns + (column ^ line % 8 * 8),
-               {{std::bit_cast<std::uint32_t>(values[i][j][2 * half]),
-                 std::bit_cast<std::uint32_t>(values[i][j][2 * half + 1])}});
+        store_shared8(lines + 4 * (line * tile_columns + (column ^ line % 8 * 8)),
+                      {{std::bit_cast<std::uint32_t>(values[i][j][2 * half]),
+                        std::bit_cast<std::uint32_t>(values[i][j][2 * half + 1])}});
       }
   barrier();
 }
 
-/// fn(row, column, place in the lines) of what was put there: of rows as they are multiplied; or,
-/// where two are `joined`, of the activations', whose lower half is 8 lines on.
+/// The terms of a tile's rows, behind its lines.
+OCTAVO_DEVICE RowTerms<float>* tile_row_terms(int row_tiles) {
+  return reinterpret_cast<RowTerms<float>*>(shared_tiles + 32 * row_tiles * tile_columns * 4);
+}
+
+/// Finishes what was put there: fn(finish, row's terms, column's terms, row, column, place in the
+/// lines), of rows as they are multiplied; or, where two are `joined`, of the activations', whose
+/// lower half is 8 lines on. A thread has one column, and what it takes from its rows lies in
+/// shared memory.
 template <int row_tiles, class F>
-OCTAVO_DEVICE void for_each_put(const ProductArgs& p, bool joined, std::int64_t first_row,
-                                std::int64_t first_column, F&& fn) {
+OCTAVO_DEVICE void finish_tile(const ProductArgs& p, bool joined, std::int64_t first_row,
+                               std::int64_t first_column, F&& fn) {
+  const FinishArgs& f = p.finish;
+  const Finish<float> finish(f);
   const int lines = joined ? 16 * row_tiles : 32 * row_tiles;
+  const std::int64_t first = joined ? first_row / 2 : first_row;
+  RowTerms<float>* terms = tile_row_terms(row_tiles);
+  const auto thread = static_cast<int>(thread_x());
+  if (p.fused && thread < lines && first + thread < f.rows)
+    store16(terms + thread, std::bit_cast<Vector16>(finish.row(first + thread)));
+  barrier();
+  const std::int64_t column = first_column + thread % tile_columns;
+  if (column < f.n) {
+    const ColumnTerms<float> c = p.fused ? finish.column(column) : ColumnTerms<float>{};
+    const std::int64_t last = joined || p.fused ? f.rows : p.product_rows;
 #pragma unroll 1
-  for (int i = static_cast<int>(thread_x()); i < lines * tile_columns;
-       i += static_cast<int>(tile_threads)) {
-    const int in_column = i % tile_columns;
-    int line = i / tile_columns;
-    if (joined) line = line / 8 * 16 + line % 8;
-    const std::int64_t row = first_row + line;
-    const std::int64_t column = first_column + in_column;
-    if (row >= p.product_rows || column >= p.finish.n) continue;
-    fn(joined ? row / 16 * 8 + row % 8 : row, column,
-       line * tile_columns + (in_column ^ line % 8 * 8));
+    for (int i = thread / tile_columns; i < lines;
+         i += static_cast<int>(tile_threads) / tile_columns) {
+      if (first + i >= last) break;
+      const int line = joined ? i / 8 * 16 + i % 8 : i;
+      fn(finish, terms[i], c, first + i, column,
+         line * tile_columns + (thread % tile_columns ^ line % 8 * 8));
+    }
   }
   barrier();
 }

@@ -60,7 +60,14 @@ Result<std::shared_ptr<CudaWeight>> CudaWeight::make(const std::shared_ptr<Conte
   return made;
 }
 
-CudaWeight::~CudaWeight() { context->free(memory_); }
+CudaWeight::~CudaWeight() {
+  {
+    const Current current(*context);
+    // Work that reads it may be queued, on any stream.
+    if (current.status() && memory_ != nullptr) (void)context->driver.context_synchronize();
+  }
+  context->free(memory_);
+}
 
 WeightParts::WeightParts(void* memory, const WeightLayout& layout, const WeightFormat& format)
     : codes(memory) {

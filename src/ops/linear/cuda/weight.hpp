@@ -69,10 +69,9 @@ class CudaPack final : public detail::PackImpl {
   CudaPack(const PackWeightDescriptor& descriptor, int device);
   [[nodiscard]] Result<PackedWeight> make(bool zeroed) const override;
   [[nodiscard]] Status check_values(const PackWeightArgs& /*args*/) const override { return {}; }
-  [[nodiscard]] Status run(const Stream& stream, const PackWeightArgs& args) const override;
+  [[nodiscard]] Status run(const Stream& on, const PackWeightArgs& args) const override;
   [[nodiscard]] bool holds(const PackedWeight& packed) const override;
-  [[nodiscard]] Status pack_from_host(const Stream& stream,
-                                      const PackWeightArgs& args) const override;
+  [[nodiscard]] Status pack_from_host(const Stream& on, const PackWeightArgs& args) const override;
 
  private:
   const int device_;

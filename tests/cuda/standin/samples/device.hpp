@@ -1,5 +1,5 @@
-// The little of CUDA's language that the samples need: the tests of the stand-in driver depend on no
-// header of the library.
+// The little of CUDA's language that the samples need: the tests of the stand-in driver depend on
+// no header of the library.
 #pragma once
 
 #define __global__ __attribute__((global))
