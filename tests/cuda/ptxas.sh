@@ -19,7 +19,7 @@ kernels=0
 wrong=0
 for arch in $architectures; do
   for ptx in "$@"; do
-    if ! "$ptxas" -arch=$arch -v "$ptx" -o /dev/null >"$log" 2>&1; then
+    if ! "$ptxas" -arch="$arch" -v "$ptx" -o /dev/null >"$log" 2>&1; then
       if grep -q "is not defined for option" "$log"; then
         echo "$arch: this ptxas does not know it"
         break
