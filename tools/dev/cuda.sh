@@ -43,7 +43,7 @@ cmd_cuda() {
   say 'cuda: the stand-in driver'
   (($#)) || suite release -L '^standin$'
   ((all)) || { suite release -L '^cuda$' -R "$device_cases" "$@"; return; }
-  suite release -L '^cuda$' "$@"
+  OCTAVO_TEST_CUDA=all suite release -L '^cuda$' "$@"
   for seed in $standin_seeds; do
     say "cuda: the stand-in driver, order $seed"
     OCTAVO_STANDIN_SEED=$seed suite release -L '^cuda$' -R "$device_cases" "$@"
