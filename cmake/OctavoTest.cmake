@@ -2,7 +2,7 @@
 #
 # One GoogleTest executable; each of its cases is a ctest case, and a case that calls GTEST_SKIP is
 # shown as skipped. With CUDA, cases that run on a device find the stand-in driver (tests/cuda/driver) where no
-# LD_LIBRARY_PATH names another. Headers are found from the top directory and from src/. Does nothing without
+# LD_LIBRARY_PATH names another, and the program has the label cuda. Headers are found from the top directory and from src/. Does nothing without
 # OCTAVO_TESTS, so that a test may be declared beside the code it tests.
 
 include_guard(GLOBAL)
@@ -13,6 +13,13 @@ if(OCTAVO_TESTS)
   find_package(GTest 1.12 REQUIRED)
   include(GoogleTest)
 endif()
+
+# octavo_finds_standin(<program>): as a RUNPATH, which is searched after LD_LIBRARY_PATH.
+function(octavo_finds_standin name)
+  add_dependencies(${name} octavo_standin_driver)
+  target_link_options(${name} PRIVATE LINKER:--enable-new-dtags
+    LINKER:-rpath,${PROJECT_BINARY_DIR}/tests/cuda/driver/lib)
+endfunction()
 
 function(octavo_test name)
   if(NOT OCTAVO_TESTS)
@@ -29,10 +36,8 @@ function(octavo_test name)
     octavo::octavo_static octavo_flags GTest::gtest_main GTest::gmock ${arg_LIBRARIES})
 
   if(arg_CUDA AND OCTAVO_HAS_DEVICE_CODE AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
-    # (As a RUNPATH of the program, which is searched after LD_LIBRARY_PATH.)
-    add_dependencies(${name} octavo_standin_driver)
-    target_link_options(${name} PRIVATE LINKER:--enable-new-dtags
-      LINKER:-rpath,${PROJECT_BINARY_DIR}/tests/cuda/driver/lib)
+    octavo_finds_standin(${name})
+    list(APPEND arg_LABELS cuda)
   endif()
 
   # Cases are listed when ctest starts, not while building: what an emulated CPU offers is known

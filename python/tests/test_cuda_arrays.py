@@ -116,6 +116,48 @@ def test_devices():
         assert e.value.argument == "device"
 
 
+TWO = """
+import numpy as np, octavo
+x = np.linspace(-9, 9, 64, dtype=np.float32).reshape(4, 16)
+w = np.arange(48, dtype=np.int8).reshape(3, 16)
+s = np.float32([0.1, 0.2, 0.3, 0.4])
+first, second = (octavo.cuda.asarray(x, device=d) for d in (0, 1))
+for d in (first, second):
+    there = octavo.cuda.asarray(s, device=d.device)
+    q = octavo.quantize(d, there, axis=0)
+    assert q.device == d.device and q.__dlpack_device__() == (2, d.device)
+    assert (q.numpy() == octavo.quantize(x, s, axis=0)).all()
+packed = octavo.pack(octavo.cuda.asarray(w, device=1))
+assert packed.device == "cuda:1"
+want = octavo.linear(x, w, 0.5)
+assert (octavo.linear(second, packed, 0.5).numpy() == want).all()
+assert (octavo.linear(first, packed.to("cuda:0"), 0.5).numpy() == want).all()
+octavo.quantize(second, octavo.cuda.asarray(np.zeros(4, np.float32), device=1), axis=0)
+octavo.cuda.synchronize(0)
+for argument, call in {
+    "scale": lambda: octavo.quantize(second, octavo.cuda.asarray(s), axis=0),
+    "weight_q": lambda: octavo.linear(first, packed, 0.5),
+    "x": lambda: octavo.quantize(first, 0.5, stream=octavo.Stream.cuda(device=1)),
+    "none": octavo.cuda.synchronize,
+}.items():
+    try:
+        call()
+    except octavo.Error as e:
+        assert argument in (e.argument, "none"), e
+        print(e)
+"""
+
+
+@of_standin
+def test_two_devices():
+    lines = run(TWO, OCTAVO_STANDIN_DEVICES="2", libraries="keep")
+    expected = "expected memory of CUDA device"
+    assert lines[0].startswith(f"scale: {expected} 1, where x is, got memory of CUDA device 0")
+    assert lines[1].startswith(f"weight_q: {expected} 0, where x is, got memory of CUDA device 1")
+    assert lines[2].startswith(f"x: {expected} 1, where the stream computes, got memory of CUDA")
+    assert "got 0 at index 0" in lines[3] and len(lines) == 4
+
+
 # ---- DeviceArray --------------------------------------------------------------------------------
 
 TYPES = [

@@ -79,7 +79,7 @@ WRONG = {
     "no memory": ({"data": None}, UNSUPPORTED, "got a null pointer"),
     "no memory, offset": ({"data": None, "byte_offset": 64}, UNSUPPORTED, "got a null pointer"),
     "offset": ({"byte_offset": 2**64 - 4}, INVALID, "expected an offset within"),
-    "cuda": ({"device_type": 2}, UNSUPPORTED, "on the CPU, got Maker on DLPack's device 2"),
+    "cuda": ({"device_type": 2}, UNSUPPORTED, "on the CPU, got .*Maker on DLPack's device 2"),
     "rocm": ({"device_type": 10}, UNSUPPORTED, "expected an array on the CPU"),
     "no device": ({"device_type": -7}, UNSUPPORTED, "expected an array on the CPU"),
     "lanes": ({"lanes": 4}, UNSUPPORTED, "type 2 of 32 bits and 4 lanes"),
@@ -127,6 +127,58 @@ def test_devices_that_are_not_the_cpu(device):
     with pytest.raises(octavo.Error, match="^x: expected an array") as e:
         octavo.quantize(maker, 1.0)
     assert e.value.code == UNSUPPORTED and maker.deleted == 0
+
+
+class Versioned(ctypes.Structure):
+    pass
+
+
+VERSIONED_DELETER = ctypes.CFUNCTYPE(None, ctypes.POINTER(Versioned))
+Versioned._fields_ = [
+    ("major", ctypes.c_uint32),
+    ("minor", ctypes.c_uint32),
+    ("context", ctypes.c_void_p),
+    ("deleter", VERSIONED_DELETER),
+    ("flags", ctypes.c_uint64),
+    ("tensor", DLTensor),
+]
+
+
+class VersionedMaker(Maker):
+    """The same, of DLPack's version 1."""
+
+    def __init__(self, version=(1, 0), flags=0, **changed):
+        super().__init__(b"dltensor_versioned", **changed)
+        self.deleter = VERSIONED_DELETER(self.delete)
+        self.managed = Versioned(*version, None, self.deleter, flags, self.managed.tensor)
+
+
+def test_versions():
+    for version in ((1, 0), (1, 7)):
+        maker = VersionedMaker(version)
+        assert (octavo.quantize(maker, 0.5) == 2).all()
+        assert maker.deleted == 1
+    for version in ((0, 8), (2, 0)):
+        maker = VersionedMaker(version)
+        with pytest.raises(octavo.Error, match="x: expected DLPack's version 1, got ") as e:
+            octavo.quantize(maker, 0.5)
+        assert e.value.code == UNSUPPORTED and maker.deleted == 0
+    x = np.full((2, 4), 0.3, np.float32)
+    read_only, out = VersionedMaker(flags=1), VersionedMaker()
+    assert (octavo.quantize(read_only, 0.5) == 2).all()
+    with pytest.raises(octavo.Error, match="out: .* got one that is read-only"):
+        octavo.fake_quantize(x, 0.5, out=VersionedMaker(flags=1))
+    octavo.fake_quantize(x, 0.5, out=out)
+    assert (out.memory == 0.5).all()
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_no_tensor_in_memory_is_refused_of_any_version(wrong):
+    changed, code, words = WRONG[wrong]
+    maker = VersionedMaker(**changed)
+    with pytest.raises(octavo.Error, match=words) as e:
+        octavo.quantize(maker, 1.0)
+    assert e.value.code == code and maker.deleted == 1
 
 
 def test_what_is_allowed():

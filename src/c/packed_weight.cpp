@@ -133,6 +133,19 @@ octavo_status octavo_packed_weight_get_info(const octavo_packed_weight* packed,
     return c::write_struct("out", &known, sizeof known, out);
   });
 }
+octavo_status octavo_packed_weight_to(const octavo_packed_weight* packed,
+                                      const octavo_stream* stream, octavo_packed_weight** out) {
+  return c::guarded([&]() -> Status {
+    c::Reader reader;
+    reader.not_null("packed", packed);
+    const octavo::Stream* on = reader.stream(stream);
+    reader.not_null("out", out);
+    if (!reader.ok()) return reader.error();
+    const auto moved = packed->packed.to(*on);
+    if (!moved) return moved.error();
+    return c::give(octavo_packed_weight{*moved}, out);
+  });
+}
 octavo_status octavo_packed_weight_serialize(const octavo_packed_weight* packed, void* image,
                                              size_t bytes) {
   return c::guarded([&]() -> Status {

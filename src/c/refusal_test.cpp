@@ -52,6 +52,7 @@ TEST(CNull, IsRefusedEverywhere) {
       {octavo_packed_weight_deserialize(nullptr, 0, &packed), "deserialize"},
       {octavo_packed_weight_deserialize_in_place(nullptr, 0, &packed), "in place"},
       {octavo_packed_weight_unpack(nullptr, nullptr, nullptr, nullptr), "unpack"},
+      {octavo_packed_weight_to(nullptr, s, &packed), "to"},
       {octavo_observer_select(s, nullptr, nullptr, &out), "observer descriptor"},
       {octavo_observer_make_state(nullptr, &state), "observer plan"},
       {octavo_observer_can_implement(nullptr, nullptr), "observer plan"},

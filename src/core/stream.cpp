@@ -83,13 +83,6 @@ Status Stream::synchronize() const { return impl_->synchronize(); }
 int Stream::threads() const noexcept { return impl_->threads; }
 const CpuOptions& Stream::options() const noexcept { return impl_->options; }
 
-Result<void*> Stream::Impl::allocate(std::size_t bytes) {
-  return detail::allocate_workspace(bytes);
-}
-void Stream::Impl::free(void* memory) noexcept {
-  ::operator delete (memory, std::align_val_t{workspace_alignment});
-}
-
 WorkspaceBuffer::WorkspaceBuffer(std::size_t bytes)
     : data_(static_cast<std::byte*>(detail::allocate_workspace(bytes))),
       bytes_(bytes) {}

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/workspace.hpp"
 #include "octavo/stream.hpp"
 
 namespace octavo {
@@ -17,9 +18,13 @@ struct Stream::Impl {
   /// Waits for all that was enqueued; the first refusal since the last time, as Stream says.
   [[nodiscard]] virtual Status synchronize() { return {}; }
   /// Memory for a workspace, aligned as one must be; null for 0 bytes.
-  [[nodiscard]] virtual Result<void*> allocate(std::size_t bytes);
+  [[nodiscard]] virtual Result<void*> allocate(std::size_t bytes) {
+    return detail::allocate_workspace(bytes);
+  }
   /// Gives it back, when all that was enqueued is done with it.
-  virtual void free(void* memory) noexcept;
+  virtual void free(void* memory) noexcept {
+    ::operator delete (memory, std::align_val_t{workspace_alignment});
+  }
 
   const Backend backend;
   const int device;    // of several that a backend has

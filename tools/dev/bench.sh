@@ -11,6 +11,21 @@ bench_checkpoint() {
   exec "$venv/bin/python" bench/checkpoint.py build/release/bin/octavo "$@"
 }
 
+# bench_cuda [words]: what kernels ask of a GPU, which the stand-in driver counts, and their registers.
+bench_cuda() {
+  local missed=0
+  need "${build_packages[@]}"
+  build release octavo_cuda_counts
+  build/release/bin/octavo_cuda_counts "$@" || missed=$?
+  if (($#)); then return "$missed"; fi
+  if command -v ptxas >/dev/null; then
+    python3 tests/cuda/counts/registers.py ptxas build/release/src/ptx || missed=$?
+  else
+    say 'bench cuda: there is no ptxas to ask for registers'
+  fi
+  return "$missed"
+}
+
 # bench_against <revision> [words and options]: this tree and that one, in turns, without peers.
 bench_against() {
   (($#)) || die 'bench --against needs a revision'
@@ -38,6 +53,8 @@ groups and floats; other arguments go to the benchmark:
 ./dev bench --benchmark_filter=quantize
 ./dev bench torch [--quick]: octavo.torch beside PyTorch's own linear layers
 ./dev bench checkpoint: quantizing a checkpoint against copying its files
+./dev bench cuda [words]: bytes, sectors, bank conflicts, instructions of each CUDA
+kernel, counted by the stand-in driver, and registers by ptxas
 ./dev bench --against REF [words]: this tree and another revision, in turns
 HELP
 cmd_bench() {
@@ -47,6 +64,10 @@ cmd_bench() {
       exec "$venv/bin/python" bench/torch_linear.py "${@:2}"
       ;;
     checkpoint) bench_checkpoint "${@:2}" ;;
+    cuda)
+      bench_cuda "${@:2}"
+      return
+      ;;
     --against) bench_against "${@:2}" ;;
   esac
   need "${build_packages[@]}" "${bench_packages[@]}"

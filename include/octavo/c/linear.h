@@ -64,6 +64,11 @@ OCTAVO_API octavo_status octavo_packed_weight_unpack(const octavo_packed_weight*
                                                      const octavo_tensor* weight,
                                                      const octavo_tensor* scales,
                                                      const octavo_tensor* zero_points);
+/* The same weights where `stream` computes, for plans of its backend: one that shares the memory of
+ * `packed` if that lies there, else a copy, made when this returns. */
+OCTAVO_API octavo_status octavo_packed_weight_to(const octavo_packed_weight* packed,
+                                                 const octavo_stream* stream,
+                                                 octavo_packed_weight** out);
 OCTAVO_API void octavo_packed_weight_destroy(octavo_packed_weight* packed);
 
 /* The same as a plan, which allocates in `make_packed` only. `run` changes `packed`. */

@@ -298,6 +298,47 @@ TEST_F(CudaDynamicRange, MemoryOfAnotherBackendIsRefused) {
   }
 }
 
+// What the driver refuses is an error of the run, and the stream is as good as before.
+TEST_F(CudaDynamicRange, FailuresOfTheDriverAreErrors) {
+  const Stream stream = *cuda_stream();
+  const auto* control = standin::Control::find();
+  if (control == nullptr) GTEST_SKIP() << "only the stand-in driver can be made to fail";
+  for (const Layout layout : all_layouts) {
+    const Kind kind{Op::quantize, layout, DType::f32, DType::s8, Profile::torch};
+    const Shape shape = layout == Layout::per_tensor ? Shape{3000} : Shape{30, 100};
+    const DynamicCall c = make_dynamic(problem_of(kind, shape, 1, 25), RangeMode::asymmetric, 4);
+    ASSERT_TRUE(check(stream, c));  // (What it needs is loaded now.)
+    for (const auto& [function, most] : {std::pair("cuLaunchKernel", 3), {"cuMemsetD8Async", 1}})
+      for (int nth = 1; nth <= most; ++nth) {
+        const auto plan = DynamicRangeQuantizePlan::select(stream, descriptor_of(c));
+        ASSERT_TRUE(plan);
+        DynamicResult got = expected(c);
+        const Shape slices{plan->slices()};
+        const WorkspaceBuffer workspace(stream, plan->workspace_size());
+        Lent lent(stream);
+        const DynamicRangeQuantizeArgs args{
+            .input = {lent.lend(c.input), DType::f32, shape},
+            .output = {lent.lend(got.output), DType::s8, shape},
+            .scales = {lent.lend(got.scales), DType::f32, slices},
+            .zero_points = {lent.lend(got.zero_points), DType::s32, slices}};
+        control->reset_calls();
+        constexpr int out_of_memory = 2;
+        control->inject(function, static_cast<std::uint64_t>(nth), out_of_memory);
+        const Status ran = plan->run(stream, workspace, args);
+        const bool is_called = control->calls(function) >= static_cast<std::uint64_t>(nth);
+        control->clear_injections();
+        EXPECT_EQ(static_cast<bool>(ran), !is_called) << function << ' ' << nth;
+        if (!ran) {
+          EXPECT_EQ(ran.error().code(), ErrorCode::backend) << ran.error().message();
+        }
+        EXPECT_TRUE(stream.synchronize());
+        EXPECT_TRUE(plan->run(stream, workspace, args));
+        EXPECT_TRUE(lent.fetch());
+        EXPECT_TRUE(got == expected(c));
+      }
+  }
+}
+
 // The plan's place, and what it asks for.
 TEST_F(CudaDynamicRange, SaysWhereItRuns) {
   const Stream stream = *cuda_stream();

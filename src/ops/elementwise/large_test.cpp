@@ -1,6 +1,7 @@
 // More than 2^31 elements: the ends of the output are compared.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -74,6 +75,47 @@ TEST_P(Large, EndsAreRight) {
     EXPECT_EQ(
         std::memcmp(output.data + first * row_bytes(output_type(p)), want.data(), want.size()), 0)
         << "rows from " << first;
+  }
+}
+
+// On a device, whose memory is real: zeros between the ends.
+TEST(LargeOnCuda, EndsAreRight) {
+  const char* wanted = std::getenv("OCTAVO_TEST_CUDA");
+  if (wanted == nullptr || std::string(wanted) != "all")
+    GTEST_SKIP() << "OCTAVO_TEST_CUDA is not all";
+  if (!has_cuda()) GTEST_SKIP() << "there is no CUDA device";
+  const Stream stream = cuda_stream().value();
+  octavo::cuda::CudaStream& on = octavo::cuda::cuda_of(stream);
+  constexpr std::int64_t n = rows * cols + 3;
+  constexpr std::int64_t end = 1000;
+  CudaMemory memory(stream);
+  auto* input = static_cast<std::byte*>(memory.allocate(static_cast<std::size_t>(2 * n)));
+  auto* output = static_cast<std::byte*>(memory.allocate(static_cast<std::size_t>((n + 1) / 2)));
+  {
+    const octavo::cuda::Enqueue enqueue(on);
+    ASSERT_EQ(on.driver().set_bytes(reinterpret_cast<octavo::cuda::DevicePointer>(input), 0,
+                                    static_cast<std::size_t>(2 * n), on.handle()),
+              0);
+  }
+  const Kind kind{Op::quantize, Layout::per_tensor, DType::bf16, DType::s4};
+  const Operands first = make_operands(problem_of(kind, {end}), ordinary, 1);
+  const Operands last = make_operands(problem_of(kind, {end + 1}), ordinary, 2);  // (of odd length)
+  memory.write(input, first.input.data(), first.input.size());
+  memory.write(input + 2 * (n - end - 1), last.input.data(), last.input.size());
+  const auto plan = QuantizePerTensorPlan::select<bf16, s4x2>(stream, {.numel = n});
+  ASSERT_TRUE(plan) << plan.error().message();
+  ASSERT_TRUE(plan->run(stream, {},
+                        {.input = {input, DType::bf16, {n}},
+                         .scale = first.scales[0],
+                         .zero_point = first.zero_points[0],
+                         .output = {output, DType::s4, {n}}}));
+  const Status done = stream.synchronize();
+  ASSERT_TRUE(done) << done.error().message();
+  for (const auto& [o, at] : {std::pair{first, std::int64_t{0}}, {last, (n - end - 1) / 2}}) {
+    const Bytes want = expected(o);
+    Bytes got(want.size());
+    memory.read(output + at, got.size(), got.data());
+    EXPECT_EQ(got, want) << at;
   }
 }
 

@@ -264,6 +264,41 @@ TEST(Log2, IsAccurate) {
   for (int e = -1000; e < 1000; ++e) EXPECT_EQ(numerics::log2(std::ldexp(1.0, e)), e);
 }
 
+// What the driver refuses is an error of the run: after it nothing is queued, and unless it came
+// while counts were brought back, the state is as it was.
+TEST(Observers, FailuresOfTheDriverAreErrors) {
+  if (!has_cuda()) GTEST_SKIP() << "no CUDA device";
+  const Stream stream = *cuda_stream();
+  const auto* control = standin::Control::find();
+  if (control == nullptr) GTEST_SKIP() << "only the stand-in driver can be made to fail";
+  const Bytes batch = batches_of(DType::f32)[1];
+  const Watch<HistogramObserver> watch(
+      stream, {.scope = Layout::per_channel, .axis = 1, .channels = 24, .histogram_bits = 3});
+  HistogramState state = watch.plan.make_state();
+  watch.see(stream, tensor_of(batch, DType::f32), state);
+  const HistogramState before = state;
+  for (const char* function : {"cuMemsetD8Async", "cuLaunchKernel", "cuMemcpyHtoDAsync",
+                               "cuMemcpyDtoHAsync", "cuStreamSynchronize"}) {
+    Lent lent(stream);
+    const TensorRef input = lent.lend(tensor_of(batch, DType::f32));
+    constexpr int out_of_memory = 2;
+    control->inject(function, 1, out_of_memory);
+    const Status s = watch.plan.run(stream, watch.workspace, {.input = input, .state = &state});
+    control->clear_injections();
+    ASSERT_FALSE(s) << function;
+    EXPECT_EQ(s.error().code(), ErrorCode::backend) << s.error().message();
+    const std::string_view name(function);
+    if (name != "cuStreamSynchronize") {
+      EXPECT_TRUE(state == before) << function;
+    }
+    state = before;
+  }
+  watch.see(stream, tensor_of(batch, DType::f32), state);
+  HistogramState twice = before;
+  ASSERT_TRUE(twice.merge(before));
+  EXPECT_TRUE(state == twice);
+}
+
 // ---- refusals ----------------------------------------------------------------------------------
 
 // What is queued when a batch is seen, the writing of it say, is waited for; what that refuses is

@@ -48,6 +48,14 @@ void check_alignment(Warp& w, const u64* address, u32 bytes, const char* what) {
 void check_bounds(Warp& w, const u64* offset, u64 size, u32 bytes, Access access,
                   const char* space) {
   check_alignment(w, offset, bytes, space);
+  if (size >= bytes) {
+    u64 outside = 0;
+    for (u32 l = 0; l < lane_count; ++l) {
+      outside |= ((offset[l] > size - bytes) & (w.lanes[l] != 0)) ? 1 : 0;
+    }
+    if (outside == 0) [[likely]]
+      return;
+  }
   for_lanes(w.mask, [&](u32 l) {
     if (offset[l] > size || size - offset[l] < bytes) {
       fault(illegal_address,

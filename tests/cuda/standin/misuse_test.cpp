@@ -114,7 +114,7 @@ const Mutation mutations[] = {
     {"LoadOneBeyond", "ld.global.u32 %r8, [%rd5];", "ld.global.u32 %r8, [%rd5+4];", illegal_address,
      "0 bytes behind one of 1024 bytes"},
     {"LoadOneBefore", "ld.global.u32 %r8, [%rd5];", "ld.global.u32 %r8, [%rd5+-4];",
-     illegal_address, "outside of every allocation"},
+     illegal_address, "outside of every allocation|no memory of the device"},
     {"WideLoadBeyond", "ld.global.u32 %r8, [%rd5];", "ld.global.v2.u32 {%r8, %r15}, [%rd5];",
      misaligned_address, "misaligned"},
     {"StoreWithoutItsPredicate", "@%p2 st.global", "st.global", illegal_address,

@@ -46,7 +46,7 @@ OCTAVO_DEVICE void find_runs(const RangeArgs& a) {
 template <class T, bool vector>
 OCTAVO_DEVICE void find_columns(const RangeArgs& a) {
   using P = Piece<T, vector>;
-  constexpr int at_once = 4;
+  constexpr int at_once = sizeof(T) == 2 ? 2 : 4;  // rows; more would not fit the registers
   constexpr unsigned warps = range_threads / warp_size;
   __shared__ Magnitudes<T> shared[warps][warp_size];
   const std::uint32_t lanes = 1U << a.lanes;

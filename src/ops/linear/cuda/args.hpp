@@ -80,8 +80,11 @@ struct RowsArgs {
   IntRange range{};
   Profile profile = Profile::torch;
   bool symmetric = true;
+  bool keeps_rows = false;  // as they came, in shared memory, which has room: they are read once
 };
 inline constexpr unsigned rows_threads = 256;
+/// What a kernel may have without asking for it, less what it declares itself.
+inline constexpr std::int64_t most_kept = 47 * 1024;
 
 /// Rows of weights to a packed one.
 struct PackArgs {

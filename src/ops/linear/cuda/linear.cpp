@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
+#include <initializer_list>
 
 #include "numerics/narrow_f64.hpp"
 #include "numerics/segments.hpp"
@@ -132,30 +134,35 @@ CudaLinear::CudaLinear(const detail::LinearProblem& p)
       has_fast_groups_(p.group > 0 && p.group % block_k == 0 && !f64_ &&
                        !detail::has_wide_groups(p)),
       segments_(numerics::segments_of(p.k)) {
-  const auto take = [this](std::int64_t bytes) {
+  bool counted = true;  // whether the total can be
+  const auto take = [&](std::initializer_list<std::int64_t> sizes) {
+    std::int64_t bytes = 1;
+    for (const std::int64_t size : sizes)
+      counted = !__builtin_mul_overflow(bytes, size, &bytes) && counted;
     const std::int64_t at = places_.total;
-    places_.total += blocks_of(bytes, unit) * unit;
+    counted = counted && bytes < INT64_MAX - unit &&
+              !__builtin_add_overflow(at, blocks_of(bytes, unit) * unit, &places_.total);
+    workspace_bytes = counted ? static_cast<std::size_t>(places_.total) : SIZE_MAX;
     return at;
   };
   if (p.m == 0 || p.n == 0) return;
-  if (!p.packed_weight) places_.weights = take(WeightLayout(p.n, p.k, format).bytes);
+  if (!p.packed_weight) places_.weights = take({WeightLayout(p.n, p.k, format).bytes});
   if (detail::is_float_linear(p)) {
     const std::int64_t tiles = blocks_of(p.m, float_tile) * blocks_of(p.n, float_tile);
     pieces_ = tiles < enough_blocks ? segments_ : 1;
-    if (pieces_ > 1) places_.parts = take(pieces_ * p.m * p.n * 4);
-    workspace_bytes = static_cast<std::size_t>(places_.total);
+    if (pieces_ > 1) places_.parts = take({pieces_, p.m, p.n, 4});
     return;
   }
   adds_rows_ = p.group == 0 && (p.weight_zero_points || shift_of(p.weight) != 0);
   adds_columns_ = p.activation_zero_points || p.quantized == DType::u8;
   const std::int64_t product_rows = product_rows_of(p.m);
   places_.row_stride = blocks_of(p.k, row_alignment) * row_alignment;
-  places_.rows = take(product_rows * places_.row_stride);
+  places_.rows = take({product_rows, places_.row_stride});
   if (detail::is_dynamic(p)) {
-    places_.scales = take(p.m * 8);
-    if (!detail::is_symmetric(p)) places_.zero_points = take(p.m * 4);
+    places_.scales = take({p.m, 8});
+    if (!detail::is_symmetric(p)) places_.zero_points = take({p.m, 4});
   }
-  if (adds_rows_) places_.row_sums = take(product_rows * 8);
+  if (adds_rows_) places_.row_sums = take({product_rows, 8});
   const std::int64_t blocks = blocks_of(p.k, block_k);
   if (p.group == 0) {
     const bool nibbles = is_packed(p.weight);
@@ -169,15 +176,14 @@ CudaLinear::CudaLinear(const detail::LinearProblem& p)
     piece_blocks_ = std::max<std::int64_t>(1, blocks_of(blocks, pieces));
     if (wide_) piece_blocks_ = std::min(piece_blocks_, exact_k / block_k);
     pieces_ = static_cast<int>(std::max<std::int64_t>(1, blocks_of(blocks, piece_blocks_)));
-    if (pieces_ > 1 || f64_) places_.parts = take(pieces_ * product_rows * p.n * 4);
+    if (pieces_ > 1 || f64_) places_.parts = take({pieces_, product_rows, p.n, 4});
   } else if (has_fast_groups_ && product_rows > octavo::cuda::product_rows) {
     // (A block of threads takes two segments at most.)
     const std::int64_t tiles =
         blocks_of(product_rows, group_tile_rows) * blocks_of(p.n, tile_columns);
     pieces_ = tiles >= enough_blocks ? std::max(1, segments_ / 2) : segments_;
-    if (pieces_ > 1) places_.parts = take(pieces_ * p.m * p.n * 4);
+    if (pieces_ > 1) places_.parts = take({pieces_, p.m, p.n, 4});
   }
-  workspace_bytes = static_cast<std::size_t>(places_.total);
 }
 
 // Of rows that are multiplied, whole tiles.
@@ -265,8 +271,14 @@ Status CudaLinear::bring_rows(const Call& call, ProductArgs& args) const {
     if (rows.sums == nullptr) return {};
     rows.codes = nullptr;
   }
+  unsigned kept = 0;
+  if (is_dynamic) {
+    const std::int64_t bytes = blocks_of(problem.k, 4) * 4 * (bits(problem.activation) / 8);
+    rows.keeps_rows = bytes <= most_kept;
+    if (rows.keeps_rows) kept = static_cast<unsigned>(bytes);
+  }
   return launch(call.stream, rows_kernel(problem.activation), {grid(call.rows, most_x)},
-                {rows_threads}, 0, rows);
+                {rows_threads}, kept, rows);
 }
 
 void CudaLinear::fill_finish(const Call& call, FinishArgs& to) const {

@@ -246,7 +246,7 @@ OCTAVO_DEVICE void add_up_groups(const ProductArgs& p, std::int64_t tile, std::i
 // another.
 enum class Way { rows, one_row, groups };
 // Blocks of threads that registers are left for.
-constexpr unsigned way_blocks(Way way) { return way == Way::groups ? 2 : way == Way::rows ? 3 : 4; }
+constexpr unsigned way_blocks(Way way) { return way == Way::groups ? 2 : 3; }
 template <bool nibbles, Way way>
 OCTAVO_DEVICE void multiply(const ProductArgs& p) {
   constexpr bool groups = way == Way::groups;

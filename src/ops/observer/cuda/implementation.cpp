@@ -78,21 +78,26 @@ class CudaObserver final : public ObserverImpl {
     CudaStream& on = cuda::cuda_of(stream);
     const cuda::Enqueue enqueue(on);
     if (!enqueue.status()) return enqueue.status();
+    Status s = observe(on, static_cast<unsigned char*>(workspace), input, numel, seen);
+    // (Of a run that failed on its way, too, nothing is queued when it returns.)
+    if (!s) (void)wait(on);
+    return s;
+  }
+
+ private:
+  [[nodiscard]] Status observe(CudaStream& on, unsigned char* workspace, const TensorRef& input,
+                               std::int64_t numel, const Seen& seen) const {
     const Iteration it = iterate(problem, input, numel);
     Arranged arranged = arrange(it, problem.input, input.data, nullptr, 0);
     arranged.args.ranges = workspace;
     arranged.args.slices = problem.slices();
     if (Status s = find_ranges(on, arranged); !s) return s;
     if (problem.histogram)
-      if (Status s = add_counts(on, static_cast<unsigned char*>(workspace) + range_bytes_, arranged,
-                                seen.counts);
-          !s)
-        return s;
+      if (Status s = add_counts(on, workspace + range_bytes_, arranged, seen.counts); !s) return s;
     return problem.input == DType::f64 ? merge<std::uint64_t>(on, workspace, seen)
                                        : merge<std::uint32_t>(on, workspace, seen);
   }
 
- private:
   [[nodiscard]] static Status wait(const CudaStream& on) {
     return check(on.driver(), "cuStreamSynchronize", on.driver().stream_synchronize(on.handle()));
   }

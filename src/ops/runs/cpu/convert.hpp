@@ -11,13 +11,14 @@ namespace octavo::detail {
 /// n floats, each rounded once to the type of `to`, which is apart from them; NaNs are canonical.
 using ConvertFunction = void (*)(const void* from, std::int64_t n, void* to);
 
-/// Null for f64 to f16 or bf16.
+/// Null for f64 to f16 or bf16. (Hidden by hand: of a function that names only types of the public
+/// headers, compilers think that it is as public as they are.)
 template <Target target>
-ConvertFunction find_convert(DType from, DType to);
+[[gnu::visibility("hidden")]] ConvertFunction find_convert(DType from, DType to);
 
 #define OCTAVO_DECLARE(target) \
   template <>                  \
-  ConvertFunction find_convert<target>(DType from, DType to)
+  [[gnu::visibility("hidden")]] ConvertFunction find_convert<target>(DType from, DType to)
 OCTAVO_VECTOR_TARGETS(OCTAVO_DECLARE);
 #undef OCTAVO_DECLARE
 
