@@ -50,6 +50,7 @@ Result<QueuePtr> own_queue(int device) {
 }
 
 Result<QueuePtr> queue_of(int device, std::uintptr_t handle) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): handles are numbers in Python
   auto* const stream = reinterpret_cast<void*>(handle);
   // (One of ours may come back by its handle, and goes when ours goes.)
   for (QueuePtr& known : all_queues())
