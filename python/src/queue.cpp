@@ -106,7 +106,7 @@ void Queue::give(void* memory, std::size_t bytes) noexcept {
   free_bytes_ += bytes;
 }
 
-Status Queue::upload(void* to, const void* from, std::size_t bytes) {
+Status Queue::upload(void* to, const void* from, std::size_t bytes) const {
   if (bytes == 0) return {};
   const cuda::Enqueue alone(on());
   if (!alone.status()) return alone.status();
@@ -114,7 +114,7 @@ Status Queue::upload(void* to, const void* from, std::size_t bytes) {
   return check(d, "cuMemcpyHtoDAsync", d.copy_to_device(address(to), from, bytes, handle()));
 }
 
-Status Queue::copy(void* to, const void* from, std::size_t bytes) {
+Status Queue::copy(void* to, const void* from, std::size_t bytes) const {
   if (bytes == 0) return {};
   const cuda::Enqueue alone(on());
   if (!alone.status()) return alone.status();
@@ -123,7 +123,7 @@ Status Queue::copy(void* to, const void* from, std::size_t bytes) {
                d.copy_on_device(address(to), address(from), bytes, handle()));
 }
 
-Status Queue::download(void* to, const void* from, std::size_t bytes) {
+Status Queue::download(void* to, const void* from, std::size_t bytes) const {
   if (bytes == 0) return {};
   const cuda::Current current(on().context());
   if (!current.status()) return current.status();
@@ -134,7 +134,7 @@ Status Queue::download(void* to, const void* from, std::size_t bytes) {
   return check(d, "cuStreamSynchronize", d.stream_synchronize(handle()));
 }
 
-Status Queue::follow(const Queue& other) { return other.lead(handle()); }
+Status Queue::follow(const Queue& other) const { return other.lead(handle()); }
 
 Status Queue::lead(cuda::StreamHandle other) const {
   const cuda::Current current(on().context());

@@ -55,9 +55,12 @@ Result<Case> finish(Data& data, const Layer& l, const Size& size, const Descript
   }
   if constexpr (requires { args.activation_scales; })
     args.activation_scales = data.powers(DType::f32, m, -4);
-  Case c{l.name, fmt::format("{}x{}x{}", m, n, k),
-         0,      data.bytes() + static_cast<std::int64_t>(packed->bytes()),
-         {.sectors = true}, {}};
+  Case c{l.name,
+         fmt::format("{}x{}x{}", m, n, k),
+         0,
+         data.bytes() + static_cast<std::int64_t>(packed->bytes()),
+         {.sectors = true},
+         {}};
   const Workspace workspace = data.workspace(plan->workspace_size());
   c.run = [&data, plan = *plan, args, workspace] {
     return plan.run(data.stream(), workspace, args);
