@@ -2,9 +2,8 @@
 
     registers.py <ptxas> <directory of .ptx files> [word...]
 
-Words choose kernels by a part of their name. A sort that this ptxas does not know is left out, and
-said.
-The exit code is 1 if something is spilled.
+Words choose kernels by a part of their name. A sort that this ptxas does not know is left out,
+and said. The exit code is 1 if something is spilled.
 """
 
 import os
