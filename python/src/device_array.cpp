@@ -44,7 +44,7 @@ DeviceArray* as_array(nb::handle array, nb::handle device) {
 }
 
 nb::object numpy_of(const DeviceArray& a) {
-  const nb::object array =
+  nb::object array =
       nb::module_::import_("numpy").attr("empty")(tuple_of(a.shape), numpy_dtype(a.held, "dtype"));
   const Array view(array, "array", true);
   if (const Status s = synchronized(*a.queue()); !s) refuse_queued(s.error());
@@ -112,7 +112,7 @@ nb::object capsule_of(const DeviceArray& a, const std::shared_ptr<Block>& block,
   held->managed.context = held.get();
   held->managed.deleter = [](Managed* m) { delete static_cast<Export<Managed>*>(m->context); };
   if constexpr (requires { held->managed.version; }) held->managed.version = {1, 0};
-  const nb::object capsule = nb::steal(PyCapsule_New(&held->managed, name, [](PyObject* capsule) {
+  nb::object capsule = nb::steal(PyCapsule_New(&held->managed, name, [](PyObject* capsule) {
     // (One that was used has another name, and its consumer frees what it holds.)
     const char* const now = PyCapsule_GetName(capsule);
     if (now == nullptr || std::string_view(now).starts_with("used_")) return;
@@ -162,6 +162,7 @@ nb::object dlpack_of(const nb::object& self, nb::handle stream, nb::handle max_v
     invalid("stream", fmt::format("expected None, -1, 1 (the legacy default stream), 2 (the "
                                   "thread's) or the handle of a stream, got {}",
                                   wanted));
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): handles are numbers in Python
   const auto theirs = reinterpret_cast<cuda::StreamHandle>(static_cast<std::uintptr_t>(wanted));
   if (wanted != -1 && theirs != a.queue()->handle()) check(a.queue()->lead(theirs));
   if (!max_version.is_none() && two_of(max_version, "max_version").first >= 1)

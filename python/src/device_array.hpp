@@ -14,7 +14,7 @@ namespace octavo::python {
 class DeviceArray {
  public:
   /// A new one, with memory that is anything, in the order of a stream.
-  DeviceArray(const QueuePtr& queue, Held held, const Shape& shape);
+  DeviceArray(const QueuePtr& queue, Held type, const Shape& sizes);
 
   [[nodiscard]] std::size_t bytes() const { return block->bytes(); }
   [[nodiscard]] const QueuePtr& queue() const { return block->queue(); }

@@ -50,6 +50,7 @@ Result<QueuePtr> own_queue(int device) {
 }
 
 Result<QueuePtr> queue_of(int device, std::uintptr_t handle) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): handles are numbers in Python
   auto* const stream = reinterpret_cast<void*>(handle);
   // (One of ours may come back by its handle, and goes when ours goes.)
   for (QueuePtr& known : all_queues())
@@ -105,7 +106,7 @@ void Queue::give(void* memory, std::size_t bytes) noexcept {
   free_bytes_ += bytes;
 }
 
-Status Queue::upload(void* to, const void* from, std::size_t bytes) {
+Status Queue::upload(void* to, const void* from, std::size_t bytes) const {
   if (bytes == 0) return {};
   const cuda::Enqueue alone(on());
   if (!alone.status()) return alone.status();
@@ -113,7 +114,7 @@ Status Queue::upload(void* to, const void* from, std::size_t bytes) {
   return check(d, "cuMemcpyHtoDAsync", d.copy_to_device(address(to), from, bytes, handle()));
 }
 
-Status Queue::copy(void* to, const void* from, std::size_t bytes) {
+Status Queue::copy(void* to, const void* from, std::size_t bytes) const {
   if (bytes == 0) return {};
   const cuda::Enqueue alone(on());
   if (!alone.status()) return alone.status();
@@ -122,7 +123,7 @@ Status Queue::copy(void* to, const void* from, std::size_t bytes) {
                d.copy_on_device(address(to), address(from), bytes, handle()));
 }
 
-Status Queue::download(void* to, const void* from, std::size_t bytes) {
+Status Queue::download(void* to, const void* from, std::size_t bytes) const {
   if (bytes == 0) return {};
   const cuda::Current current(on().context());
   if (!current.status()) return current.status();
@@ -133,7 +134,7 @@ Status Queue::download(void* to, const void* from, std::size_t bytes) {
   return check(d, "cuStreamSynchronize", d.stream_synchronize(handle()));
 }
 
-Status Queue::follow(const Queue& other) { return other.lead(handle()); }
+Status Queue::follow(const Queue& other) const { return other.lead(handle()); }
 
 Status Queue::lead(cuda::StreamHandle other) const {
   const cuda::Current current(on().context());

@@ -36,13 +36,13 @@ class Queue {
   void give(void* memory, std::size_t bytes) noexcept;
 
   /// From host memory that is not pinned, which may change when it returns.
-  [[nodiscard]] Status upload(void* to, const void* from, std::size_t bytes);
-  [[nodiscard]] Status copy(void* to, const void* from, std::size_t bytes);
+  [[nodiscard]] Status upload(void* to, const void* from, std::size_t bytes) const;
+  [[nodiscard]] Status copy(void* to, const void* from, std::size_t bytes) const;
   /// To host memory; waits for it, and so for all before it.
-  [[nodiscard]] Status download(void* to, const void* from, std::size_t bytes);
+  [[nodiscard]] Status download(void* to, const void* from, std::size_t bytes) const;
   /// What is enqueued here from now on begins when all that is on the other has ended; or there,
   /// by its handle, when all that is here has.
-  [[nodiscard]] Status follow(const Queue& other);
+  [[nodiscard]] Status follow(const Queue& other) const;
   [[nodiscard]] Status lead(cuda::StreamHandle other) const;
   /// Waits; without a look at refusals.
   void wait() const noexcept;

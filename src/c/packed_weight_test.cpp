@@ -140,9 +140,8 @@ TEST(CPackedWeight, IsWhereItIsWanted) {
   const auto cpu = c_stream();
   const LinearData data = make_linear({.m = 1, .n = 3, .k = 5});
   CTensors tensors;
-  const auto packed = made<octavo_packed_weight>([&](auto out) {
-    return octavo_pack_weight(cpu.get(), tensors(data.weight.ref()), out);
-  });
+  const auto packed = made<octavo_packed_weight>(
+      [&](auto out) { return octavo_pack_weight(cpu.get(), tensors(data.weight.ref()), out); });
   const auto same = made<octavo_packed_weight>(
       [&](auto out) { return octavo_packed_weight_to(packed.get(), cpu.get(), out); });
   EXPECT_EQ(image_of(same.get()), image_of(packed.get()));

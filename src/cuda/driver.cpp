@@ -74,7 +74,7 @@ Result<const Driver*> open() {
     return no_driver(fmt::format("libcuda.so.1 has no {}; it is too old", missing));
   }
   if (const int error = table.init(0); error != success) {
-    const Error refused = no_driver(in_words(table, "cuInit", error));
+    Error refused = no_driver(in_words(table, "cuInit", error));
     dlclose(library);
     return refused;
   }

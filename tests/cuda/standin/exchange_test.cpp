@@ -40,7 +40,7 @@ class Exchange : public Standin {
            static_cast<void*>(nullptr), static_cast<void**>(params), static_cast<void**>(nullptr)),
         0);
     EXPECT_EQ(cu("cuCtxSynchronize"), 0) << control().message();
-    const Rows out = download<u32>(b, 320);
+    Rows out = download<u32>(b, 320);
     cu("cuMemFree_v2", a);
     cu("cuMemFree_v2", b);
     cu("cuModuleUnload", module);
@@ -60,16 +60,17 @@ TEST_F(Exchange, Shuffles) {
       const std::string m = mode;
       const u32 c = static_cast<u32>(32 - width) << 8 | (m == "up" ? 0u : 31u);
       Rows in = random_rows();
-      const Rows out = run_warp("shfl.sync." + m + ".b32 %r10|%p1, %r0, %r1, " + std::to_string(c) +
-                                    ", -1;\nselp.b32 %r11, 1, 0, %p1;\n"
-                                    "shfl.sync." +
-                                    m + ".b32 %r12, %r0, %r1, " + std::to_string(c) + ", -1;",
-                                in);
+      const Rows out =
+          run_warp(joined({"shfl.sync.", m, ".b32 %r10|%p1, %r0, %r1, ", std::to_string(c),
+                           ", -1;\nselp.b32 %r11, 1, 0, %p1;\n"
+                           "shfl.sync.",
+                           m, ".b32 %r12, %r0, %r1, ", std::to_string(c), ", -1;"}),
+                   in);
       for (int lane = 0; lane < 32; ++lane) {
         // As CUDA's __shfl functions say: segments of `width` lanes, whose ends give the lane's own
         // value.
         const int first = lane / width * width;
-        const int b = static_cast<int>(in[static_cast<std::size_t>(32 + lane)] & 31);
+        const int b = static_cast<int>(in[32 + static_cast<std::size_t>(lane)] & 31);
         int source = m == "up"     ? lane - b
                      : m == "down" ? lane + b
                      : m == "bfly" ? lane ^ b
@@ -193,8 +194,8 @@ TEST_F(Exchange, LoadsOfMatrices) {
                                     : count == 2 ? "{%r10, %r11}"
                                                  : "{%r10, %r11, %r12, %r13}";
       const Rows out =
-          run_warp(fill + "ldmatrix.sync.aligned.m8n8.x" + std::to_string(count) +
-                       (transposed ? ".trans" : "") + ".shared.b16 " + registers + ", [%t2];",
+          run_warp(joined({fill, "ldmatrix.sync.aligned.m8n8.x", std::to_string(count),
+                           transposed ? ".trans" : "", ".shared.b16 ", registers, ", [%t2];"}),
                    in);
       for (u32 m = 0; m < count; ++m) {
         for (u32 lane = 0; lane < 32; ++lane) {

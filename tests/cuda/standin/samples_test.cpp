@@ -170,28 +170,28 @@ TEST_F(Samples, DynamicSharedMemory) {
 TEST_F(Samples, GemmByTensorInstructions) {
   void* f = function(sample("gemm"), "gemm");
   control().set_counting(true);
-  for (const auto& [m, n, k] : {std::tuple(64, 64, 32), std::tuple(64, 64, 96),
-                                std::tuple(100, 70, 64), std::tuple(1, 130, 160)}) {
-    std::vector<s8> a(static_cast<std::size_t>(m * k));
-    std::vector<s8> b(static_cast<std::size_t>(n * k));
+  constexpr std::size_t sizes[][3] = {{64, 64, 32}, {64, 64, 96}, {100, 70, 64}, {1, 130, 160}};
+  for (const auto& [m, n, k] : sizes) {
+    std::vector<s8> a(m * k);
+    std::vector<s8> b(n * k);
     for (s8& v : a) v = static_cast<s8>(random_());
     for (s8& v : b) v = static_cast<s8>(random_());
     struct {
       u64 a, b, c;
       s32 m, n, k;
-    } args{upload(a), upload(b), allocate(static_cast<u64>(m * n * 4)), m, n, k};
+    } args{upload(a),           upload(b),           allocate(m * n * 4),
+           static_cast<s32>(m), static_cast<s32>(n), static_cast<s32>(k)};
     for (const u64 seed : seeds) {
       control().set_seed(seed);
       ASSERT_EQ(run(f, static_cast<u32>(m + 63) / 64, 128, args, 0, static_cast<u32>(n + 63) / 64),
                 0)
           << control().message();
-      const auto c = download<s32>(args.c, static_cast<std::size_t>(m * n));
-      for (int r = 0; r < m; ++r) {
-        for (int q = 0; q < n; ++q) {
+      const auto c = download<s32>(args.c, m * n);
+      for (std::size_t r = 0; r < m; ++r) {
+        for (std::size_t q = 0; q < n; ++q) {
           s32 sum = 0;
-          for (int i = 0; i < k; ++i)
-            sum += a[static_cast<std::size_t>(r * k + i)] * b[static_cast<std::size_t>(q * k + i)];
-          ASSERT_EQ(c[static_cast<std::size_t>(r * n + q)], sum) << r << " " << q;
+          for (std::size_t i = 0; i < k; ++i) sum += a[r * k + i] * b[q * k + i];
+          ASSERT_EQ(c[r * n + q], sum) << r << " " << q;
         }
       }
     }

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <initializer_list>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/cuda/driver/control.hpp"
@@ -55,6 +57,12 @@ inline const standin::Control& control() {
 }
 
 #define MUST(...) ASSERT_EQ(cu(__VA_ARGS__), 0) << control().message()
+
+inline std::string joined(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) text += part;
+  return text;
+}
 
 inline std::string file(const std::string& path) {
   std::ifstream in(path);
