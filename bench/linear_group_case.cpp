@@ -106,6 +106,7 @@ Status GroupLayer::bind(const GroupCase& c, const std::byte* input, std::byte* o
   if (rows_ != nullptr) weights.emplace_back(TensorRef(rows_->rows(), c.scheme.weight, {n, k}));
   if (c.scheme.is_float()) {
     std::vector<FloatLinearArgs> all;
+    all.reserve(weights.size());
     for (const auto& weight : weights) all.push_back({.input = x, .weight = weight, .output = y});
     return bind<FloatLinearPlan>(
         stream,
@@ -121,6 +122,7 @@ Status GroupLayer::bind(const GroupCase& c, const std::byte* input, std::byte* o
     scales = TensorRef(rows_->scales().data(), {n, k / c.group});
   }
   std::vector<LinearArgs> all;
+  all.reserve(weights.size());
   for (const auto& weight : weights)
     all.push_back({.input = x, .weight = weight, .weight_scales = scales, .output = y});
   return bind<QuantizedLinearPlan>(stream,
