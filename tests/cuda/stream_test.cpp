@@ -432,6 +432,22 @@ TEST_F(Cuda, TheFirstOfManyScalesIsNamed) {
   }
 }
 
+// Of those that one thread looks at, too.
+TEST_F(Cuda, TheFirstOfFewScalesIsNamed) {
+  const Stream stream = cuda_stream().value();
+  Problem p = problem_of({Op::quantize, Layout::per_token}, {2000, 1});
+  const Operands good = make_operands(p, {{0.5}, {0}}, 1);
+  for (const std::vector<std::int64_t>& bad :
+       {std::vector<std::int64_t>{1112, 600, 88}, {1999, 1998}, {513, 1}}) {
+    Operands o = good;
+    for (const std::int64_t i : bad) store_bits(o.scale_bytes.data(), 4, i, encode(DType::f32, -1));
+    Bytes got(2000);
+    const std::int64_t least = *std::min_element(bad.begin(), bad.end());
+    expect_error(run(stream, p, pointers_of(o, got.data())), ErrorCode::invalid_problem, "scales",
+                 ("at index " + std::to_string(least)).c_str());
+  }
+}
+
 // ---- threads, streams, seeds -------------------------------------------------------------------
 
 TEST_F(Cuda, ManyThreadsAndStreams) {

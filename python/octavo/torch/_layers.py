@@ -61,6 +61,11 @@ def weight_of(module: torch.nn.Module) -> torch.Tensor:
     return weight.t() if _is_conv1d(module) else weight
 
 
+def on_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of a tensor on a GPU; any other as it is."""
+    return tensor.cpu() if tensor.is_cuda else tensor
+
+
 def bypass_fast_paths(modules: Iterable[torch.nn.Module]) -> Callable[[], None]:
     """Lets PyTorch's own transformer layers call their linear layers. In eval mode they hand the
     weights to a fused kernel instead. Returns what undoes it."""

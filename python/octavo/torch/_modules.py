@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from .. import _core, _functions, _linear
-from ._layers import invalid, is_linear, unsupported, weight_of
+from ._layers import invalid, is_linear, on_cpu, unsupported, weight_of
 from ._schemes import (
     DYNAMIC,
     SCHEMES,
@@ -188,7 +188,8 @@ class _IntegerLinear(torch.nn.Module):
         if smoothing is not None:  # in f32 or wider: torch promotes f64, and f16 and bf16 as well
             weight = weight * smoothing.to(weight.device)
         # (Weights on a GPU are quantized as those of the host, once.)
-        q, scale = (t.to(weight.device) for t in quantize_weight(weight.cpu(), scheme, group_size))
+        made = quantize_weight(on_cpu(weight), scheme, group_size)
+        q, scale = (part.to(weight.device) for part in made)
         bias = None if linear.bias is None else linear.bias.detach().clone()
         return {"weight_q": q, "weight_scale": scale, "bias": bias, "dtype": dtype}
 

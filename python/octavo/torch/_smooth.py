@@ -11,7 +11,15 @@ import numpy as np
 import torch
 
 from .. import _core
-from ._layers import check_model, invalid, is_linear, statistics_of, unsupported, weight_of
+from ._layers import (
+    check_model,
+    invalid,
+    is_linear,
+    on_cpu,
+    statistics_of,
+    unsupported,
+    weight_of,
+)
 
 
 @dataclass
@@ -31,7 +39,7 @@ def scales_of(
     if alpha is None or (isinstance(alpha, str) and alpha != "auto"):
         raise invalid("alpha", f"expected 0 to 1 or 'auto', got {alpha!r}")
     chosen = alpha
-    weights = [weight.cpu() for weight in weights]
+    weights = [on_cpu(weight) for weight in weights]
     if alpha == "auto":
         chosen, _, _ = _core.search_alpha(weights, absmax, sample, scheme)
     scales = _core.smoothing_scales(weights, absmax, chosen)  # refuses what is no number
@@ -135,7 +143,7 @@ def smooth_(
         report.append(PairReport(norm_name, linears, chosen))
     for norm, bias, weights, scales in planned:
         given = [norm, *([] if bias is None else [bias]), *weights]
-        here = {id(tensor): tensor.cpu() for tensor in given}  # (of the CPU's, the tensor itself)
+        here = {id(tensor): on_cpu(tensor) for tensor in given}
         _core.smooth(
             here[id(norm)],
             None if bias is None else here[id(bias)],
