@@ -438,9 +438,9 @@ TEST_F(LinearCuda, WhatIsMadeIsZero) {
     ASSERT_TRUE(plan);
     const auto made = plan->make_packed();
     ASSERT_TRUE(made);
-    std::vector<std::int8_t> rows(5 * 64, 1);
+    std::vector<std::int8_t> rows(std::size_t{5} * 64, 1);
     ASSERT_TRUE(made->unpack(TensorMut(rows.data(), {5, 64})));
-    EXPECT_EQ(rows, std::vector<std::int8_t>(5 * 64, 0));
+    EXPECT_EQ(rows, std::vector<std::int8_t>(rows.size(), 0));
   }
 }
 

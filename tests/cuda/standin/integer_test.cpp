@@ -91,11 +91,11 @@ TEST_F(Integers, Arithmetic) {
       const std::string head = std::string("setp.") + name;
       ops.push_back(
           {head + n, letters(t, "pxx"), [=](u64 a, u64 b, u64) { return u64{f(v(a), v(b))}; }});
-      ops.push_back({head + ".and" + n, letters(t, "pxxp"),
+      ops.push_back({joined({head, ".and", n}), letters(t, "pxxp"),
                      [=](u64 a, u64 b, u64 c) { return u64{f(v(a), v(b)) && c}; }});
-      ops.push_back({head + ".or" + n, letters(t, "pxxp"),
+      ops.push_back({joined({head, ".or", n}), letters(t, "pxxp"),
                      [=](u64 a, u64 b, u64 c) { return u64{f(v(a), v(b)) || c}; }});
-      ops.push_back({head + ".xor" + n, letters(t, "pxxp"),
+      ops.push_back({joined({head, ".xor", n}), letters(t, "pxxp"),
                      [=](u64 a, u64 b, u64 c) { return u64{f(v(a), v(b)) != (c != 0)}; }});
     }
   }
@@ -112,16 +112,17 @@ TEST_F(Integers, Bits) {
   for (const auto& [n, letter, bits] :
        {std::tuple(".b16", "h", 16), std::tuple(".b32", "w", 32), std::tuple(".b64", "d", 64)}) {
     const std::string x = letter;
+    const std::string xxx(3, *letter);
     const int width = bits;
-    ops.push_back({std::string("and") + n, x + x + x, [](u64 a, u64 b, u64) { return a & b; }});
-    ops.push_back({std::string("or") + n, x + x + x, [](u64 a, u64 b, u64) { return a | b; }});
-    ops.push_back({std::string("xor") + n, x + x + x, [](u64 a, u64 b, u64) { return a ^ b; }});
+    ops.push_back({std::string("and") + n, xxx, [](u64 a, u64 b, u64) { return a & b; }});
+    ops.push_back({std::string("or") + n, xxx, [](u64 a, u64 b, u64) { return a | b; }});
+    ops.push_back({std::string("xor") + n, xxx, [](u64 a, u64 b, u64) { return a ^ b; }});
     ops.push_back({std::string("not") + n, x + x, [](u64 a, u64, u64) { return ~a; }});
     ops.push_back({std::string("cnot") + n, x + x, [](u64 a, u64, u64) { return u64{a == 0}; }});
     ops.push_back({std::string("shl") + n, x + x + "w",
                    [=](u64 a, u64 b, u64) { return b >= static_cast<u64>(width) ? 0 : a << b; }});
-    ops.push_back({std::string("selp") + n, x + x + x + "p",
-                   [](u64 a, u64 b, u64 c) { return c != 0 ? a : b; }});
+    ops.push_back(
+        {std::string("selp") + n, xxx + "p", [](u64 a, u64 b, u64 c) { return c != 0 ? a : b; }});
     if (bits == 16) continue;
     ops.push_back({std::string("popc") + n, "w" + x, [=](u64 a, u64, u64) {
                      u64 r = 0;
@@ -139,7 +140,7 @@ TEST_F(Integers, Bits) {
                      return nibbles(a, width,
                                     [=](int i, u64 v) { return (v >> (width - 1 - i) & 1) != 0; });
                    }});
-    ops.push_back({std::string("slct") + n + ".s32", x + x + x + "w",
+    ops.push_back({std::string("slct") + n + ".s32", xxx + "w",
                    [](u64 a, u64 b, u64 c) { return static_cast<s32>(c) >= 0 ? a : b; }});
   }
   for (const Type& t : types) {
@@ -169,9 +170,9 @@ TEST_F(Integers, Bits) {
     for (int len : {0, 1, 8, 32, 64}) {
       for (const auto& [n, letter, bits] :
            {std::tuple(".b32", "w", 32), std::tuple(".b64", "d", 64)}) {
-        const std::string x = letter;
+        const std::string xxx(3, *letter);
         const int width = bits;
-        ops.push_back({std::string("bfi") + n, x + x + x,
+        ops.push_back({std::string("bfi") + n, xxx,
                        [=](u64 a, u64 b, u64) {
                          u64 r = b;
                          for (int i = 0; i < len && pos + i < width; ++i)

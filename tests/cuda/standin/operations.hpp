@@ -35,18 +35,15 @@ inline std::string kernel_of(const Operation& op) {
       "ld.param.u32 %t3, [op_param_0+32];\nsetp.ge.u32 %p8, %t0, %t3;\n@%p8 bra END;\n";
   for (std::size_t i = 1; i < op.types.size(); ++i) {
     const std::string n = std::to_string(i);
-    text += "ld.param.u64 %a" + n + ", [op_param_0+" + std::to_string(8 * i) + "];\n";
-    text += "mad.wide.u32 %a" + n + ", %t0, 8, %a" + n + ";\n";
+    text += joined({"ld.param.u64 %a", n, ", [op_param_0+", std::to_string(8 * i), "];\n"});
+    text += joined({"mad.wide.u32 %a", n, ", %t0, 8, %a", n, ";\n"});
     const char type = op.types[i];
     if (type == 'p') {
-      text += "ld.global.u32 %t8, [%a" + n + "];\nand.b32 %t8, %t8, 1;\nsetp.ne.u32 %p" + n +
-              ", %t8, 0;\n";
+      text += joined({"ld.global.u32 %t8, [%a", n, "];\nand.b32 %t8, %t8, 1;\nsetp.ne.u32 %p", n,
+                      ", %t8, 0;\n"});
     } else {
-      text += std::string("ld.global.") +
-              (type == 'h'   ? "u16"
-               : type == 'w' ? "u32"
-                             : "u64") +
-              " %" + type + n + ", [%a" + n + "];\n";
+      const char* const size = type == 'h' ? "u16" : type == 'w' ? "u32" : "u64";
+      text += joined({"ld.global.", size, " %", {&type, 1}, n, ", [%a", n, "];\n"});
     }
   }
   text += op.opcode + " %" + op.types[0] + "0";
