@@ -197,7 +197,7 @@ class Misuse : public Standin {
     std::vector<u32> x(256);
     std::vector<u32> z(256);
     for (u32 i = 0; i < 256; ++i) x[i] = i * i, z[i] = 1000 * i;
-    args_ = {upload(x), allocate(253 * 4), upload(z), 253};
+    args_ = {upload(x), allocate(u64{253} * 4), upload(z), 253};
     void* f = function(text, "tile");
     if (f == nullptr) return -1;
     const int result = run(f, 2, 128, args_);
@@ -266,6 +266,7 @@ TEST_F(Misuse, PointersOfTheHost) {
   EXPECT_EQ(run(f, 2, 128, args_), illegal_address);
   EXPECT_THAT(control().message(), ::testing::HasSubstr("which is no memory of the device"));
   control().reset();
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the device
   EXPECT_EQ(cu("cuMemcpyHtoD_v2", args_.y, reinterpret_cast<const void*>(args_.z), std::size_t{4}),
             invalid_value);
   EXPECT_EQ(cu("cuMemcpyHtoD_v2", reinterpret_cast<u64>(host.data()),
@@ -278,8 +279,10 @@ TEST_F(Misuse, PointersOfTheHost) {
 TEST_F(Misuse, TheHostTouchesDeviceMemory) {
   const u64 address = allocate(64);
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_DEATH(*reinterpret_cast<volatile int*>(address) = 1, "");
-  EXPECT_DEATH((void)*reinterpret_cast<volatile int*>(address), "");
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): what a host must not do
+  auto* const at = reinterpret_cast<volatile int*>(address);
+  EXPECT_DEATH(*at = 1, "");
+  EXPECT_DEATH((void)*at, "");
   MUST("cuMemFree_v2", address);
 }
 

@@ -51,7 +51,7 @@ TEST_F(Samples, SumByShufflesAndAtomics) {
     std::vector<s32> x(12345);
     s32 total = 0;
     for (s32& v : x) total += v = static_cast<s32>(random_() % 2001) - 1000;
-    const u64 sums = allocate(5 * 4);
+    const u64 sums = allocate(u64{5} * 4);
     const u64 results = upload(std::vector<s32>{0, -2000000000});
     struct {
       u64 x, sums, total, largest;

@@ -84,7 +84,7 @@ struct RowsArgs {
 };
 inline constexpr unsigned rows_threads = 256;
 /// What a kernel may have without asking for it, less what it declares itself.
-inline constexpr std::int64_t most_kept = 47 * 1024;
+inline constexpr std::int64_t most_kept = std::int64_t{47} * 1024;
 
 /// Rows of weights to a packed one.
 struct PackArgs {
