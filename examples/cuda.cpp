@@ -57,6 +57,6 @@ int main() {
 
   std::array<std::int8_t, 4> q{};
   if (!to_host(q.data(), output, sizeof q)) return 1;
-  for (const int value : q) std::printf("%d ", value);
+  for (const std::int8_t value : q) std::printf("%d ", value);
   std::puts("");
 }

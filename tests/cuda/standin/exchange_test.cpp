@@ -62,9 +62,8 @@ TEST_F(Exchange, Shuffles) {
       Rows in = random_rows();
       const Rows out =
           run_warp(joined({"shfl.sync.", m, ".b32 %r10|%p1, %r0, %r1, ", std::to_string(c),
-                           ", -1;\nselp.b32 %r11, 1, 0, %p1;\n"
-                           "shfl.sync.",
-                           m, ".b32 %r12, %r0, %r1, ", std::to_string(c), ", -1;"}),
+                           ", -1;\nselp.b32 %r11, 1, 0, %p1;\nshfl.sync.", m,
+                           ".b32 %r12, %r0, %r1, ", std::to_string(c), ", -1;"}),
                    in);
       for (int lane = 0; lane < 32; ++lane) {
         // As CUDA's __shfl functions say: segments of `width` lanes, whose ends give the lane's own
