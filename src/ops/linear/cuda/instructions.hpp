@@ -54,6 +54,29 @@ OCTAVO_DEVICE Vector16 load_shared16(unsigned from) {
                : "r"(from));
   return v;
 }
+
+/// What a lane multiplies of a block of 32 k and 32 columns, by 8 columns each: of nibbles the 16
+/// bytes that `load` gives, of bytes those and the 16 of `load` 512 bytes further.
+template <bool nibbles, class Load>
+OCTAVO_DEVICE void load_operands(const Load& load, std::uint32_t (&b)[4][2]) {
+  const Vector16 first = load(0);
+  if constexpr (nibbles) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      b[j][0] = first.words[j] & 0x0F0F0F0FU;
+      b[j][1] = first.words[j] >> 4U & 0x0F0F0F0FU;
+    }
+  } else {
+    const Vector16 second = load(512);
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        b[j][i] = first.words[2 * j + i];
+        b[2 + j][i] = second.words[2 * j + i];
+      }
+  }
+}
 OCTAVO_DEVICE Vector8 load_shared8(unsigned from) {
   Vector8 v;
   asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.words[0]), "=r"(v.words[1]) : "r"(from));

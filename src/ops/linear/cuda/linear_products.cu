@@ -17,23 +17,7 @@ OCTAVO_DEVICE void load_codes(const void* codes, std::int64_t block, unsigned la
                               std::uint32_t (&b)[tiles][2]) {
   const auto* at =
       static_cast<const std::uint8_t*>(codes) + block * (nibbles ? 512 : 1024) + 16 * lane;
-  const Vector16 first = load_global16(at);
-  if constexpr (nibbles) {
-#pragma unroll
-    for (int j = 0; j < tiles; ++j) {
-      b[j][0] = first.words[j] & 0x0F0F0F0FU;
-      b[j][1] = first.words[j] >> 4U & 0x0F0F0F0FU;
-    }
-  } else {
-    const Vector16 second = load_global16(at + 512);
-#pragma unroll
-    for (int j = 0; j < 2; ++j)
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        b[j][i] = first.words[2 * j + i];
-        b[2 + j][i] = second.words[2 * j + i];
-      }
-  }
+  load_operands<nibbles>([at](unsigned bytes) { return load_global16(at + bytes); }, b);
 }
 
 // Two rows of activations, g and g + 8 of a tile; those that are not there are 0.

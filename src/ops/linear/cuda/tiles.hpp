@@ -105,23 +105,7 @@ class Copies {
 /// What a lane multiplies of a block of 32 k.
 template <bool nibbles>
 OCTAVO_DEVICE void load_weights(unsigned at, std::uint32_t (&b)[4][2]) {
-  const Vector16 first = load_shared16(at);
-  if constexpr (nibbles) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      b[j][0] = first.words[j] & 0x0F0F0F0FU;
-      b[j][1] = first.words[j] >> 4U & 0x0F0F0F0FU;
-    }
-  } else {
-    const Vector16 second = load_shared16(at + 512);
-#pragma unroll
-    for (int j = 0; j < 2; ++j)
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        b[j][i] = first.words[2 * j + i];
-        b[2 + j][i] = second.words[2 * j + i];
-      }
-  }
+  load_operands<nibbles>([at](unsigned bytes) { return load_shared16(at + bytes); }, b);
 }
 OCTAVO_DEVICE void load_rows(unsigned at, std::uint32_t (&a)[4]) {
   const Vector8 upper = load_shared8(at);
