@@ -190,7 +190,7 @@ struct GroupTile {
     }
   }
 
-  // A group may be so short that to ask in each what all have alike takes up to a quarter of the
+  // A group may be so short that to ask in each what all have alike takes up to a fifth of the
   // time: symmetric weights with scales of 16 bits, as most are, have a loop of their own.
   static void run(const GroupCall& call, int first) {
     if (call.zero_points[0] == nullptr && call.row_zeros == nullptr) {
